@@ -1,0 +1,75 @@
+# Everturn: every command a contributor or the CI needs. `make` alone lists them.
+
+PYTHON ?= python3
+KILLS ?= 150
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+venv := .venv
+python := $(venv)/bin/python
+pip := $(python) -m pip --disable-pip-version-check --no-input -qq
+# Bytecode is compiled at installation: the first start must not pay for it.
+compile = $(1)/bin/python -m compileall -q -j 0 $(1)/lib > /dev/null 2>&1 || true
+
+.PHONY: help run test check torture bench docs format pins clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: $(venv)/.run ## install what is needed, then start the gateway under its supervisor
+	@$(python) -m compileall -q src
+	$(venv)/bin/everturn run --supervise
+
+test: $(venv)/.test ## install what tests need, then run every test but the long torture
+	scripts/setup-test
+	$(python) -m pytest
+
+check: $(venv)/.test ## ruff, mypy, import-linter, house rules, docs
+	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy
+	$(venv)/bin/lint-imports --no-cache
+	$(python) -m pytest -q tests/test_house_rules.py tests/test_docs.py
+
+torture: $(venv)/.test ## kill real processes under load, on both engines (KILLS=150 each)
+	scripts/setup-test
+	KILLS=$(KILLS) $(python) -m pytest -o addopts= -m torture -s --timeout=0 tests
+
+bench: $(venv)/.test $(venv)-bench/.bench-others ## measure speed as ratios of one run, beside three other libraries
+	scripts/setup-test
+	$(python) -m bench
+
+docs: $(venv)/.test ## regenerate the generated documents
+	$(python) scripts/generate.py
+
+format: $(venv)/.test ## rewrite the sources in the house format
+	$(python) -m ruff check --fix-only .
+	$(python) -m ruff format .
+
+pins: $(venv)/.pins ## resolve requirements/*.in again into pinned, hashed requirements/*.txt
+	scripts/pins $(venv)/bin/uv
+
+clean: ## remove the environments and every cache
+	rm -rf $(venv) $(venv)-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(venv)/.made $(venv)-bench/.made:
+	scripts/make-venv $(PYTHON) $(@D)
+	touch $@
+
+# The pins of `test` contain those of `run`, so either order leaves one consistent environment.
+$(venv)/.run $(venv)/.test: $(venv)/.%: requirements/%.txt requirements/build.txt pyproject.toml $(venv)/.made
+	$(pip) install --require-hashes -r requirements/build.txt -r $<
+	$(pip) install --no-deps --no-build-isolation --no-index -e .
+	$(call compile,$(venv))
+	touch $@
+
+$(venv)/.pins: requirements/pins.txt $(venv)/.made
+	$(pip) install --require-hashes -r $<
+	touch $@
+
+$(venv)-bench/.bench-others: requirements/bench-others.txt $(venv)-bench/.made
+	$(venv)-bench/bin/python -m pip --disable-pip-version-check --no-input -qq install --require-hashes -r $<
+	$(call compile,$(venv)-bench)
+	touch $@

@@ -1,0 +1,137 @@
+"""Writes the files that are made from the code. `python scripts/generate.py [--check]`; a test compares them, too.
+
+To add one: write a function that returns its text, and name it in GENERATORS.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from everturn.config import ALIASES
+from everturn.settings import CHAT_TYPES, OVERRIDABLE, SECTIONS, SETTINGS, Setting, shown, variable_of
+
+ROOT = Path(__file__).resolve().parent.parent
+
+EXAMPLE_HEAD = """\
+# Everturn's settings, each with its default. Copy this file as everturn.toml into the home
+# ($EVERTURN_HOME or ~/.everturn) and take the # away from what you change.
+# The environment beats this file: EVERTURN_SERVER_PORT sets `port` of [server].
+"""
+EXAMPLE_OVERRIDES = """\
+# A platform or a chat type may have another reset policy than [sessions]. A conversation follows
+# the table of its platform, else the table of its chat type, else [sessions]; what a table leaves
+# out is as in [sessions]. Chat types: {chat_types}.
+#[sessions.platform.telegram]
+#reset = "daily"
+#at_hour = 5
+
+#[sessions.chat_type.group]
+#reset = "idle"
+#idle_minutes = 240
+#notify = false
+"""
+REFERENCE_HEAD = """\
+<!-- Made by scripts/generate.py from src/everturn/settings.py. Change that, then run `make docs`. -->
+# Settings
+
+Everturn reads `everturn.toml` in its home (`$EVERTURN_HOME`, or `~/.everturn`; another file with `--config`). Without the
+file every setting has its default. A value comes from the strongest place that gives it:
+
+1. the command line (`--host`, `--port`),
+2. the environment (`EVERTURN_SECTION_KEY`; an empty variable counts as not set),
+3. the file,
+4. the default.
+
+`everturn config show` prints what is in force and where it came from. An unknown key, a wrong type or a value out of range
+stops the start with exit code 78 and a message that names the key, what is allowed and the nearest known key; an unknown
+`EVERTURN_` variable only warns. Passwords are never shown.
+[everturn.toml.example](../../everturn.toml.example) holds every setting with its default.
+"""
+
+
+def example_toml() -> str:
+    """everturn.toml.example."""
+    parts = [EXAMPLE_HEAD]
+    for section, text in SECTIONS.items():
+        parts.append(f"# {text}\n[{section}]\n")
+        parts += [_example(each) for each in SETTINGS.values() if each.section == section]
+        if section == "sessions":
+            parts.append(EXAMPLE_OVERRIDES.format(chat_types=", ".join(CHAT_TYPES)))
+    return "\n".join(parts)
+
+
+def _example(what: Setting) -> str:
+    prose = textwrap.fill(what.rule.text, 96, initial_indent="# ", subsequent_indent="# ")
+    return f"{prose}\n# Allowed: {what.allowed}.\n#{what.name} = {shown(what.default)}\n"
+
+
+def config_reference() -> str:
+    """docs/reference/config.md."""
+    parts = [REFERENCE_HEAD]
+    for section, text in SECTIONS.items():
+        rows = (_row(each) for each in SETTINGS.values() if each.section == section)
+        parts.append(f"## `[{section}]`\n\n{text}\n\n{_table(('setting', 'default', 'allowed', 'meaning'), rows)}")
+        if section == "sessions":
+            parts.append(_override_text())
+    return "\n".join([*parts, _environment_text(), _alias_text()])
+
+
+def _row(what: Setting) -> tuple[str, ...]:
+    return f"`{what.name}`", f"`{shown(what.default)}`", what.allowed, what.rule.text
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = tuple(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _override_text() -> str:
+    names = ", ".join(f"`{name}`" for name in OVERRIDABLE)
+    types = ", ".join(f"`{name}`" for name in CHAT_TYPES)
+    return f"""\
+### `[sessions.platform.NAME]` and `[sessions.chat_type.TYPE]`
+
+These tables give one platform (`telegram`, `api`, ...) or one chat type ({types}) a reset policy of its own. They take
+{names}. A conversation follows the table of its platform, else the table of its chat type, else `[sessions]`; what a table
+leaves out is as in `[sessions]`. In the environment: `{variable_of(("sessions", "platform", "telegram", "reset"))}`.
+"""
+
+
+def _environment_text() -> str:
+    rows = ((f"`{each.variable}`", f"`{each.key}`") for each in SETTINGS.values())
+    return f"## Environment\n\n{_table(('variable', 'setting'), rows)}"
+
+
+def _alias_text() -> str:
+    rows = ((f"`{old}`", f"`{new}`") for old, new in ALIASES.items())
+    return f"## Old names\n\nThese still work and warn.\n\n{_table(('old', 'now'), rows)}"
+
+
+GENERATORS: Mapping[str, Callable[[], str]] = {
+    "everturn.toml.example": example_toml,
+    "docs/reference/config.md": config_reference,
+}
+
+
+def generated() -> dict[Path, str]:
+    """Every generated file with the text it must have."""
+    return {ROOT / path: make() for path, make in GENERATORS.items()}
+
+
+def main(arguments: list[str]) -> int:
+    """Write what differs; with --check only tell."""
+    differs = {path: text for path, text in generated().items() if not path.exists() or path.read_text("utf-8") != text}
+    for path, text in differs.items():
+        print(path.relative_to(ROOT))
+        if "--check" not in arguments:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    return 1 if differs and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""The built-in demo: it needs nothing, and shows what survives a crash.
+
+`work N [SECONDS]` runs N effects that must not happen twice; `crash` and `crash always` kill the process; anything else
+is answered with what the agent sees.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from everturn.agent.interface import Answer, RunTool, TurnContext
+from everturn.clock import Clock
+from everturn.model import Message, ToolCall
+
+_WORK = re.compile(r"work +(\d{1,4})(?: +(\d{1,4}(?:\.\d{1,3})?))?\s*", re.IGNORECASE)
+_CRASH = re.compile(r"crash( +always)?\s*", re.IGNORECASE)
+
+
+def kill_this_process() -> None:
+    """End as the kernel ends a process that ate all memory: nothing more runs."""
+    os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+class DemoAgent:
+    """An agent that works through its turn step by step and keeps a ledger of what it really did."""
+
+    def __init__(self, ledger: Path, clock: Clock, die: Callable[[], None] = kill_this_process) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._die = die
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Answer the first line of what the user wrote."""
+        words = turn.words
+        first = words.partition("\n")[0]
+        if found := _WORK.fullmatch(first):
+            return await self._work(turn, int(found[1]), float(found[2] or 1))
+        if found := _CRASH.fullmatch(first):
+            return await self._crash(turn, always=found[1] is not None)
+        return Answer(f"I see {turn.earlier} earlier messages of this conversation. You said: {words}")
+
+    async def _work(self, turn: TurnContext, steps: int, seconds: float) -> Answer:
+        """Go on after the last committed step; what a crash hid is told, never repeated."""
+        turn.calling()
+
+        async def act(call: ToolCall, _key: str) -> str:
+            await asyncio.to_thread(self._write, f"{turn.id} {call.id}\n")
+            await self._clock.sleep(seconds)
+            return f"{call.id} done"
+
+        results = await self._results_so_far(turn, act)
+        for number in range(len(results) + 1, steps + 1):
+            turn.stream(f"working: step {number} of {steps}")
+            call = ToolCall(id=f"step-{number}", name="work")
+            results += await turn.step(f"Step {number} of {steps}.", [call], act)
+        unknown = sum(result.unknown for result in results)
+        doubt = f" ({unknown} with unknown outcome)" if unknown else ""
+        return Answer(f"done: {steps} steps{doubt}")
+
+    async def _results_so_far(self, turn: TurnContext, act: RunTool) -> list[Message]:
+        if turn.attempt == 1:
+            return []
+        await turn.settle(act)
+        return [row for row in await turn.own() if row.role == "tool"]
+
+    def _write(self, line: str) -> None:
+        """One line, safely on disk: the ledger is what the outside saw of an effect."""
+        number = os.open(self._ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(number, line.encode())
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+    async def _crash(self, turn: TurnContext, *, always: bool) -> Answer:
+        if always or turn.attempt == 1:
+            await turn.calling()
+            self._die()
+        return Answer("I was killed in the middle of this turn, and went on by myself. Nothing was lost.")

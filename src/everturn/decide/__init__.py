@@ -1,0 +1,1 @@
+"""What the gateway decides, as pure functions: no I/O, no clock, no await."""

@@ -1,0 +1,69 @@
+"""The session key of a source: which lane of conversation a message belongs to.
+
+Two different lanes never share a key and no key contains a path, whatever ids a platform hands us.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from everturn.model import SessionSource
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.~+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """Whether people in one group, or in one thread, each have a conversation of their own."""
+
+    group_sessions_per_user: bool = True
+    thread_sessions_per_user: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    slot: str
+    chat: str | None
+    thread: str | None
+    participant: str | None
+
+
+def session_key(source: SessionSource, isolation: Isolation = Isolation(), agent: str = "main") -> str:  # noqa: B008
+    """`agent:<agent>:<platform>[@account]:<slot>[:=scope][:chat][:thread][:@participant]`."""
+    lane = _lane(source, isolation)
+    account = f"@{_escape(source.account)}" if source.account else ""
+    parts = ["agent", _escape(agent), _escape(source.platform) + account, _escape(lane.slot)]
+    if source.platform == "slack" and source.scope_id:
+        parts.append(f"={_escape(source.scope_id)}")
+    if lane.chat or lane.thread:
+        parts.append(_escape(lane.chat or ""))
+    if lane.thread:
+        parts.append(_escape(lane.thread))
+    if lane.participant:
+        parts.append(f"@{_escape(lane.participant)}")
+    return ":".join(parts)
+
+
+def is_shared(source: SessionSource, isolation: Isolation) -> bool:
+    """Whether several people speak in this lane, so that each message must name its sender."""
+    return source.chat_type != "dm" and _lane(source, isolation).participant is None
+
+
+def _lane(source: SessionSource, isolation: Isolation) -> _Lane:
+    thread = source.thread_id or source.prospective_thread_id or None
+    chat = source.chat_id or None
+    participant = source.user_id_alt or source.user_id or None
+    if source.chat_type == "dm":
+        return _Lane("dm", chat, thread, None if chat else participant)
+    alone = isolation.group_sessions_per_user and (not thread or isolation.thread_sessions_per_user)
+    # The message that opens a thread and those that follow in it share a lane.
+    slot = "thread" if thread and not source.thread_id else source.chat_type
+    return _Lane(slot, chat, thread, participant if alone else None)
+
+
+def _escape(text: str) -> str:
+    if not _PLAIN.fullmatch(text):
+        text = quote(text, safe="+", errors="surrogatepass")
+    return text.replace(".", "%2E") if text == "." or ".." in text else text

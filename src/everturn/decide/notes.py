@@ -1,0 +1,98 @@
+"""The one note an attempt of a turn may get: why it was cut off, what its tools left open, or why it starts afresh.
+
+A note is for the model during that attempt. It is never stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from everturn.model import Message, ResumePending, SessionEntry
+
+_CUT_OFF_BY = {"restart_timeout": "gateway restart", "shutdown_timeout": "gateway shutdown"}
+_RESET_BECAUSE = {
+    "suspended": "the previous one was suspended after repeated interruptions",
+    "idle": "the previous one was inactive for too long",
+    "daily": "conversations are reset on a daily schedule",
+    "resume_pending_expired": "the previous one was cut off by a gateway interruption too long ago to be resumed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """`kind` may be shown and logged; `text` goes to the model only; `tail_key` is the tail it covers."""
+
+    kind: str
+    text: str
+    tail_key: str | None = None
+
+
+def choose_note(
+    entry: SessionEntry, tail: Sequence[Message], now: float, fresh_s: float, reset_reason: str | None = None
+) -> Note | None:
+    """One note at most: reset, else resume (which covers the tail), else a fresh tail nobody has answered yet."""
+    if reset_reason is not None:
+        return Note(f"reset:{reset_reason}", _reset_text(entry, reset_reason))
+    key = tail_key(tail)
+    if isinstance(entry.state, ResumePending):
+        reason = entry.state.reason or "restart_timeout"
+        return Note(f"resume:{reason}", _resume_text(reason), key)
+    if key is None or tail_acknowledged(entry, key) or not _fresh(tail[-1].at, now, fresh_s):
+        return None
+    return Note("tool_tail", _TAIL_TEXT, key)
+
+
+def tail_key(messages: Sequence[Message]) -> str | None:
+    """A stable name for the trailing consecutive tool results; None when the history does not end with one."""
+    tail = list(takewhile(lambda message: message.role == "tool", reversed(messages)))
+    if not tail:
+        return None
+    # JSON keeps ids and contents apart, so that no two different tails are hashed as the same text.
+    named = json.dumps([[message.call_id, message.content] for message in reversed(tail)])
+    return hashlib.sha256(named.encode()).hexdigest()
+
+
+def tail_acknowledged(entry: SessionEntry, key: str | None) -> bool:
+    """Whether the model has already answered with this tail in front of it."""
+    return key is not None and entry.tail_key == key
+
+
+def with_note(note: Note | str | None, words: str) -> str:
+    """The note, a blank line, and the user's words unchanged."""
+    text = note.text if isinstance(note, Note) else note
+    return "\n\n".join(part for part in (text, words) if part)
+
+
+def _fresh(at: float, now: float, fresh_s: float) -> bool:
+    return fresh_s <= 0 or not at or now - at <= fresh_s
+
+
+def _resume_text(reason: str) -> str:
+    return (
+        f"[System note: your last turn in this conversation was interrupted by a"
+        f" {_CUT_OFF_BY.get(reason, 'gateway interruption')}. The history is intact. Continue the work from where it"
+        " stopped: finish what the recorded results left open, do not repeat a call that already has one, and check"
+        " before you repeat a call whose outcome is unknown. Say what was accomplished. If a new message follows this"
+        " note, then answer it.]"
+    )
+
+
+_TAIL_TEXT = (
+    "[System note: this conversation ends with at least one tool result that you have not answered yet. The history is"
+    " intact. First finish what each tool result left open, say what was accomplished, then answer the new message.]"
+)
+
+
+def _reset_text(entry: SessionEntry, reason: str) -> str:
+    because = _RESET_BECAUSE.get(reason, "the previous one was reset")
+    text = f"[System note: this is a fresh conversation, because {because}. Nothing said before is in your history."
+    if entry.reset_had_activity and entry.previous_session_id:
+        text += (
+            f" The previous session is {entry.previous_session_id}; it is kept, and the user can bring it back with"
+            " /resume."
+        )
+    return text + "]"

@@ -1,0 +1,105 @@
+"""Cutting a long text into pieces a platform accepts, at the best place, without breaking code blocks."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable
+
+Unit = Callable[[str], int]
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
+_GAP = re.compile(r"(?:[ \t\r]*\n)+| +")
+_JOINER = "\u200d"
+
+
+def utf16(text: str) -> int:
+    """The length of `text` in UTF-16 units, which is how several platforms count."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def split(text: str, limit: int, unit: Unit = len) -> list[str]:
+    """Pieces of at most `limit` units, none empty; a code block that is cut is closed and reopened.
+
+    Nothing but whitespace at the cuts is lost. `unit` counts every character as one or more.
+    """
+    pieces: list[str] = []
+    rest, fence = text, ""
+    while rest.strip():
+        head, foot_units = _repair(rest[: limit + 1], fence, limit, unit)
+        if len(rest) <= limit and unit(head + rest) <= limit:
+            return [*pieces, head + rest]
+        cut = _cut(rest, fence, limit - unit(head) - foot_units, unit)
+        body, rest, fence = rest[:cut], _after_gap(rest[cut:]), _open_fence(rest[:cut], fence)
+        if body.strip():
+            foot = f"\n{_marker(fence)}" if fence and foot_units else ""
+            pieces.append(head + body.rstrip() + foot)
+    return pieces
+
+
+def _repair(window: str, fence: str, limit: int, unit: Unit) -> tuple[str, int]:
+    """The line that reopens the block, and the room that closing one may need; nothing when that would cost too much."""
+    marker = _marker(fence)
+    foot_units = max(len(marker), *(len(match[1]) for match in _FENCE.finditer(window)), 0) + 1
+    for opening in (fence, marker):
+        head = f"{opening}\n" if opening else ""
+        if unit(head) + foot_units <= limit // 2:
+            return head, foot_units if foot_units > 1 else 0
+    return "", 0
+
+
+def _cut(rest: str, fence: str, room: int, unit: Unit) -> int:
+    fits = bisect_right(range(min(len(rest), room) + 1), room, key=lambda end: unit(rest[:end])) - 1
+    end = max(1, fits)
+    cut = _best_break(rest, end) or _whole_character(rest, end)
+    return _dangling_fence(rest[:cut], fence) or cut
+
+
+def _best_break(rest: str, end: int) -> int:
+    """A paragraph, line or word break in the second half; else any line or word break; 0 when there is none."""
+    half = max(1, end // 2)
+    for separator, least in (("\n\n", half), ("\n", half), (" ", half), ("\n", 1), (" ", 1)):
+        at = rest.rfind(separator, least, end + len(separator))
+        if at > 0:
+            return at
+    return 0
+
+
+def _whole_character(rest: str, end: int) -> int:
+    """`end`, moved a little to the left where it would part a letter from its marks or an emoji from its parts."""
+    for cut in range(end, max(0, end - 16), -1):
+        if rest[cut - 1] != _JOINER and not _continues(rest[cut : cut + 1]):
+            return cut
+    return end
+
+
+def _continues(character: str) -> bool:
+    return character == _JOINER or (character != "" and unicodedata.category(character).startswith("M"))
+
+
+def _dangling_fence(body: str, fence: str) -> int:
+    """Where the last line begins if it opens a block after other text: it belongs to the next piece. 0 otherwise."""
+    last = max((match.start() for match in _FENCE.finditer(body)), default=0)
+    alone = "\n" not in body[last:].rstrip()
+    return last if alone and body[:last].strip() and _open_fence(body, fence) else 0
+
+
+def _open_fence(body: str, fence: str) -> str:
+    """The opening line of the block that is open at the end of `body`, when `fence` was open before it."""
+    for match in _FENCE.finditer(body):
+        marker, info = match[1], match[2].strip()
+        if not fence and "`" not in info:
+            fence = marker + info
+        elif fence and not info and marker.startswith(_marker(fence)):
+            fence = ""
+    return fence
+
+
+def _marker(fence: str) -> str:
+    return fence[: len(fence) - len(fence.lstrip(fence[:1]))]
+
+
+def _after_gap(rest: str) -> str:
+    """Without the whitespace the cut replaces; a line keeps its indentation."""
+    gap = _GAP.match(rest)
+    return rest[gap.end() :] if gap else rest

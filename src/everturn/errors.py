@@ -1,0 +1,83 @@
+"""Every error Everturn raises, named after the reaction it demands.
+
+EverturnError
+├── ConfigError            a setting is wrong; the message names it and the remedy (exit code 78)
+├── HomeHeld               another gateway runs on this home; the message says who
+├── StoreError
+│   ├── StoreUnavailable   the database cannot be reached or written now; it may be later
+│   ├── StoreUnusable      the database must not be touched: corrupt, newer than we are, read-only
+│   └── FenceLost          somebody else owns the key now: stop, write nothing more
+├── Conflict               the same message id came with other words
+├── TooLong                a message is longer than we take
+├── Full                   a bound was reached; `retry_after_s` says when to try again
+└── PlatformError
+    ├── TryLater           nothing was sent; try again after `delay_s`
+    ├── Refused            it will never be accepted; give up and say so
+    └── OutcomeUnknown     it may have been sent: repeat with the key, look, or follow the policy
+"""
+
+from __future__ import annotations
+
+
+class EverturnError(Exception):
+    """The base of all our errors."""
+
+
+class ConfigError(EverturnError):
+    """A setting is wrong. The message names the key and the remedy."""
+
+
+class HomeHeld(EverturnError):
+    """Another gateway holds this home."""
+
+
+class StoreError(EverturnError):
+    """The database could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached or written at the moment."""
+
+
+class StoreUnusable(StoreError):
+    """The database must not be touched by this program; the message says why and what to do."""
+
+
+class FenceLost(StoreError):
+    """The key has another owner now; this writer's late writes are refused."""
+
+
+class Conflict(EverturnError):
+    """A message id was used again for other words."""
+
+
+class TooLong(EverturnError):
+    """A message is longer than we take; the message says the limit."""
+
+
+class Full(EverturnError):
+    """A bound was reached; the sender is told when to try again."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class PlatformError(EverturnError):
+    """A platform call failed; the subclass says what the outbox does next."""
+
+
+class TryLater(PlatformError):
+    """Nothing was sent. Try again after `delay_s`."""
+
+    def __init__(self, message: str, delay_s: float) -> None:
+        super().__init__(message)
+        self.delay_s = delay_s
+
+
+class Refused(PlatformError):
+    """It will never be accepted. Stop and tell the owner."""
+
+
+class OutcomeUnknown(PlatformError):
+    """It may have been sent. Look it up by key, repeat it with the key, or follow the policy."""

@@ -1,0 +1,98 @@
+"""Watchers of session keys in this process: committed events in order, and what is being said right now.
+
+The hub keeps nothing that matters: a watcher that falls behind, or hears a gap, reads the store again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from everturn.model import Event
+
+BACKLOG = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The answer's text so far, not durable: `text` replaces what was shown for this turn."""
+
+    turn: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resync:
+    """Something happened that must be read from the store."""
+
+
+Item = Event | Delta | Resync
+
+
+class Watch:
+    """One watcher's bounded queue. When it overflows it is emptied and the watcher reads the store."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Item] = asyncio.Queue(BACKLOG)
+
+    def put(self, item: Item) -> None:
+        """Hand over an item; a slow reader costs no more memory than the backlog."""
+        if self._queue.full():
+            while not self._queue.empty():
+                self._queue.get_nowait()
+            item = Resync()
+        self._queue.put_nowait(item)
+
+    async def next(self) -> Item:
+        """The next thing that happened."""
+        return await self._queue.get()
+
+
+class Hub:
+    """Tells watchers what happened to their key."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, set[Watch]] = {}
+        self._live: dict[str, Delta] = {}
+
+    def watch(self, key: str) -> Watch:
+        """Begin to watch; first read the store, then what comes."""
+        watch = Watch()
+        self._watches.setdefault(key, set()).add(watch)
+        return watch
+
+    def leave(self, key: str, watch: Watch) -> None:
+        """Stop watching."""
+        watches = self._watches.get(key, set())
+        watches.discard(watch)
+        if not watches:
+            self._watches.pop(key, None)
+
+    def publish(self, key: str, events: Iterable[Event]) -> None:
+        """Tell of committed events."""
+        watches = self._watches.get(key)
+        if watches:
+            for event in events:
+                for watch in watches:
+                    watch.put(event)
+
+    def resync(self, key: str) -> None:
+        """Tell that something was committed whose events are not at hand."""
+        for watch in self._watches.get(key, ()):
+            watch.put(Resync())
+
+    def stream(self, key: str, turn: str, text: str) -> None:
+        """Show the text so far of a running turn."""
+        delta = Delta(turn, text)
+        self._live[key] = delta
+        for watch in self._watches.get(key, ()):
+            watch.put(delta)
+
+    def ended(self, key: str) -> None:
+        """The running turn is over; what it showed is no longer current."""
+        self._live.pop(key, None)
+
+    def live(self, key: str) -> Delta | None:
+        """What a watcher that connects now is shown of the running turn."""
+        return self._live.get(key)

@@ -1,0 +1,142 @@
+"""Taking messages in: commit, then acknowledge. A platform is told "received" only after the row is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import structlog
+
+from everturn import points
+from everturn.decide import words
+from everturn.decide.commands import parse_command
+from everturn.decide.keys import session_key
+from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong
+from everturn.gateway.commands import Commands
+from everturn.gateway.outbox import Outbox
+from everturn.gateway.parts import Parts
+from everturn.gateway.turns import Turns
+from everturn.model import Inbound
+from everturn.platform.interface import CanPull
+from everturn.store.operations.entries import write_source
+from everturn.store.operations.inbox import Accepted, Arrival, Outcome, accept, turn_away
+from everturn.store.operations.turns import Start
+
+log = structlog.get_logger()
+PATIENCE_S = 2.0
+RETRY_AFTER_S = 5.0
+RECONNECT_S = 5.0
+
+
+class Intake:
+    """The door. `accept` is what every adapter calls, by pulling or by request."""
+
+    def __init__(self, parts: Parts, turns: Turns, commands: Commands, outbox: Outbox) -> None:
+        self._parts = parts
+        self._turns = turns
+        self._commands = commands
+        self._outbox = outbox
+        self._waiting: set[asyncio.Future[Accepted]] = set()
+
+    async def accept(self, inbound: Inbound) -> Accepted:
+        """Store a message once; returns after the commit. Raises Conflict, Full, TooLong or StoreUnavailable."""
+        points.reached("inbox.before")
+        settings = self._parts.settings
+        if len(inbound.text) > settings.message_chars:
+            raise TooLong(words.too_long(settings.message_chars))
+        accepted = await self._store(self._arrival(inbound))
+        points.reached("inbox.committed")
+        if accepted.outcome is Outcome.CONFLICT:
+            raise Conflict(f"the message id {inbound.id!r} was used before, for other words")
+        if accepted.outcome is Outcome.FULL:
+            raise Full(words.queued_limit(settings.queue_per_session), RETRY_AFTER_S)
+        return accepted
+
+    async def pull(self, platform: CanPull) -> None:
+        """Read a platform for ever; asking for the next message acknowledges the last."""
+        while True:
+            try:
+                async for inbound in platform.inbound():
+                    await self._take(inbound)
+            except EverturnError as error:
+                log.warning("platform not readable", error=str(error))
+            await self._parts.clock.sleep(RECONNECT_S)
+
+    async def watch_store(self) -> None:
+        """Callers are not kept waiting while nothing can be stored: they are told, and their platform tries again."""
+        while True:
+            await self._parts.clock.sleep(PATIENCE_S)
+            trouble = self._parts.store.trouble()
+            for waiting in list(self._waiting) if trouble else ():
+                if not waiting.done():
+                    waiting.set_exception(StoreUnavailable(trouble))
+
+    async def _take(self, inbound: Inbound) -> None:
+        """From a platform that cannot be refused: what cannot be taken is a dead letter, and its sender is told."""
+        while True:
+            try:
+                await self.accept(inbound)
+            except (Full, TooLong) as error:
+                await self._turn_away(inbound, error)
+            except Conflict as error:
+                log.warning("message ignored", error=str(error))
+            except StoreUnavailable:
+                continue  # not acknowledged: it is asked for again until it is stored
+            return
+
+    async def _turn_away(self, inbound: Inbound, error: EverturnError) -> None:
+        arrival = self._arrival(inbound)
+        why = "too_long" if isinstance(error, TooLong) else "queue_full"
+        events = await self._parts.store.run(turn_away, arrival, why, str(error))
+        self._parts.hub.publish(arrival.key, events)
+        self._outbox.wake(arrival.key)
+
+    def _arrival(self, inbound: Inbound) -> Arrival:
+        source = inbound.source
+        return Arrival(
+            id=self._parts.ids.next(),
+            ext_id=inbound.id,
+            source=source,
+            raw_source=write_source(source).decode(),
+            key=session_key(source, self._parts.settings.isolation),
+            kind="command" if inbound.text.startswith("/") and parse_command(inbound.text) else "message",
+            text=inbound.text,
+            at=self._parts.clock.now(),
+            by_event=self._parts.delivery(source.platform).by_event,
+            cursor=inbound.cursor,
+        )
+
+    def _store(self, arrival: Arrival) -> asyncio.Future[Accepted]:
+        """The commit goes on, and its turn is run, even if the caller goes away."""
+        start = self._turns.offer(arrival.key, arrival.source) if arrival.kind == "message" else None
+        outer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+        self._waiting.add(outer)
+        inner = self._parts.store.run(accept, arrival, self._parts.settings.queue_per_session, start)
+        inner.add_done_callback(partial(self._stored, arrival, start, outer))
+        return outer
+
+    def _stored(
+        self, arrival: Arrival, start: Start | None, outer: asyncio.Future[Accepted], inner: asyncio.Future[Accepted]
+    ) -> None:
+        self._waiting.discard(outer)
+        error = inner.exception()
+        accepted = None if error else inner.result()
+        if accepted is not None and accepted.begun is not None:
+            self._turns.launch(accepted.begun)
+            if accepted.begun.spoke:
+                self._outbox.wake(arrival.key)
+        elif start is not None:
+            self._turns.decline(arrival.key)
+        if accepted is not None:
+            self._follow(arrival, accepted)
+        if not outer.done():
+            outer.set_exception(error) if error else outer.set_result(inner.result())
+
+    def _follow(self, arrival: Arrival, accepted: Accepted) -> None:
+        self._parts.hub.publish(arrival.key, accepted.events)
+        if accepted.outcome is not Outcome.ACCEPTED:
+            return
+        if arrival.kind == "command":
+            self._commands.apply(arrival.id, arrival.source.platform)
+        elif accepted.begun is None:
+            self._turns.wake(arrival.key)

@@ -1,0 +1,155 @@
+"""Start, drain, stop. Since a kill must be safe at every moment, stopping well is a courtesy, not a duty."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import uuid
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from everturn import points
+from everturn.agent.interface import Agent
+from everturn.clock import Clock
+from everturn.decide import words
+from everturn.gateway.commands import Commands
+from everturn.gateway.intake import Intake
+from everturn.gateway.outbox import Outbox
+from everturn.gateway.parts import Parts, Settings
+from everturn.gateway.recovery import REASONS, Recovery, Report
+from everturn.gateway.turns import Turns
+from everturn.gateway.upkeep import Upkeep
+from everturn.ids import Ids
+from everturn.model import Event, SessionSource
+from everturn.platform.interface import CanPull, Platform
+from everturn.store.interface import Op, Store
+from everturn.store.operations.entries import lock_entry
+from everturn.store.operations.instances import join, record_drain, record_end
+from everturn.store.operations.telling import Delivery, report, tell
+
+log = structlog.get_logger()
+FLUSH_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A planned end: `kind` is restart or stop, `reason` says who asked."""
+
+    kind: str
+    reason: str
+
+
+class Gateway:
+    """All loops of one instance, wired."""
+
+    def __init__(
+        self, store: Store, agent: Agent, platforms: Mapping[str, Platform], clock: Clock, settings: Settings
+    ) -> None:
+        self.parts = Parts(store, clock, settings, platforms)
+        self.outbox = Outbox(self.parts)
+        self.turns = Turns(self.parts, agent, self.outbox)
+        self.commands = Commands(self.parts, self.turns, self.outbox)
+        self.intake = Intake(self.parts, self.turns, self.commands, self.outbox)
+        self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
+        self.upkeep = Upkeep(self.parts, self.recovery)
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.report: Report | None = None
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def start(self) -> Report:
+        """Enter a life, put right what earlier ones left, then read platforms and take turns."""
+        await self._join()
+        points.reached("recovery.instance")
+        self.report = await self.recovery.at_start()
+        pulled = [each for each in self.parts.platforms.values() if isinstance(each, CanPull)]
+        for loop in (
+            self.commands.run(), self.intake.watch_store(), self.upkeep.beat(), self.upkeep.expire_sessions(),
+            self.upkeep.forget_old(), *(self.intake.pull(each) for each in pulled),
+        ):  # fmt: skip
+            self._loops.append(self._supervised(loop))
+        self.turns.open()
+        log.info("recovered", **{name: getattr(self.report, name) for name in Report.__slots__})
+        return self.report
+
+    async def drain(self, stop: Stop) -> bool:
+        """Stop taking turns, tell who waits, wait for work and deliveries, mark what is left. True when all finished."""
+        parts = self.parts
+        self.turns.close()
+        await parts.store.run(record_drain, parts.instance, stop.kind, stop.reason, parts.clock.now())
+        points.reached("drain.recorded")
+        await self._tell_running(restarting=stop.kind == "restart")
+        finished = await self._within(self._all_quiet(), parts.settings.drain_s)
+        marked = [] if finished else await self.turns.cut_off(REASONS[stop.kind])
+        await self._within(self.outbox.quiet(), FLUSH_S)
+        log.info("drained", finished=finished, interrupted=len(marked), reason=stop.reason)
+        return finished
+
+    async def stop(self, stop: Stop | None) -> None:
+        """End every loop; after a drain, write how we ended."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self.turns.stop()
+        await self.outbox.stop()
+        if stop is not None:
+            await self.parts.store.run(record_end, self.parts.instance, stop.kind, self.parts.clock.now())
+            points.reached("drain.ended")
+
+    async def _join(self) -> None:
+        parts, token = self.parts, uuid.uuid4().hex
+        while parts.instance == 0:  # another start may have taken the number at the same moment
+            parts.instance = await parts.store.run(join, token, socket.gethostname(), os.getpid(), parts.clock.now())
+        parts.ids = Ids(parts.clock, parts.instance)
+        await parts.store.hold(parts.instance)
+
+    def _supervised(self, loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A loop that dies takes the process down, loudly."""
+        task = asyncio.ensure_future(loop)
+        task.add_done_callback(self._loop_ended)
+        return task
+
+    def _loop_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None and not self.failed.done():
+            self.failed.set_exception(task.exception() or RuntimeError("a loop ended"))
+
+    async def _tell_running(self, *, restarting: bool) -> None:
+        """The banner, once per conversation with a running turn; a failure to tell never delays the stop."""
+        parts, text = self.parts, words.banner(restarting)
+        reason = "restarting" if restarting else "shutting_down"
+        for each in self.turns.running():
+            delivery = parts.delivery(each.source.platform)
+            events = await parts.store.run(
+                tell_key, each.key, parts.ids.next(), each.source, text, reason, parts.clock.now(), delivery
+            )
+            parts.hub.publish(each.key, events)
+            if not delivery.by_event:
+                self.outbox.wake(each.key)
+
+    async def _all_quiet(self) -> None:
+        await self.turns.quiet()
+        await self.outbox.quiet()
+
+    async def _within(self, work: Coroutine[Any, Any, None], seconds: float) -> bool:
+        """Whether the work ended in time, by the gateway's clock."""
+        working = asyncio.ensure_future(work)
+        timer = asyncio.ensure_future(self.parts.clock.sleep(seconds))
+        await asyncio.wait({working, timer}, return_when=asyncio.FIRST_COMPLETED)
+        done = working.done()
+        for task in (working, timer):
+            task.cancel()
+        return done
+
+
+def tell_key(
+    key: str, number: int, source: SessionSource, text: str, reason: str, at: float, delivery: Delivery
+) -> Op[tuple[Event, ...]]:
+    """Tell the people of a key something."""
+    entry = yield from lock_entry(key)
+    if entry is None:
+        return ()
+    facts = yield from tell(number, key, source, text, reason, at, delivery)
+    return (yield from report(key, entry.event_seq, facts))

@@ -1,0 +1,137 @@
+"""Delivering: one reply at a time to each key, in order, with its key; retried, looked for, or given up visibly."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from everturn import points
+from everturn.decide.delivery import GiveUp, after_failure, marked, when_uncertain
+from everturn.decide.text import split
+from everturn.errors import OutcomeUnknown, PlatformError, TryLater
+from everturn.gateway.parts import Parts
+from everturn.model import Reply
+from everturn.platform.interface import CanReadBack
+from everturn.store.operations.outbox import claim_next, doubt, give_up, record_part, record_sent, try_later
+
+log = structlog.get_logger()
+NOT_CONNECTED_S = 60.0
+
+
+class Outbox:
+    """A lane per key that has something to send; no lane, no memory."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._lanes: dict[str, asyncio.Task[None]] = {}
+        self._again: set[str] = set()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._sending = 0
+
+    def send(self, reply: Reply) -> None:
+        """Send a reply that is already ours."""
+        self._open_lane(reply.key, reply)
+
+    def wake(self, key: str) -> None:
+        """The key may owe somebody a reply."""
+        if key in self._lanes:
+            self._again.add(key)
+        else:
+            self._open_lane(key, None)
+
+    async def quiet(self) -> None:
+        """Wait until nothing is being sent."""
+        await self._quiet.wait()
+
+    async def stop(self) -> None:
+        """Let go; what was not confirmed is the next life's."""
+        lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.cancel()
+        await asyncio.gather(*lanes, return_exceptions=True)
+
+    def _open_lane(self, key: str, reply: Reply | None) -> None:
+        waiting = self._lanes.get(key)
+        task = asyncio.create_task(self._run_lane(key, reply, waiting), name=f"outbox {key}")
+        self._lanes[key] = task
+
+    async def _run_lane(self, key: str, reply: Reply | None, before: asyncio.Task[None] | None) -> None:
+        """Send until the key owes nothing. A lane that is ending is waited for, so that order holds."""
+        if before is not None:
+            await asyncio.wait({before})
+        try:
+            while reply is not None or (reply := await self._next(key)) is not None:
+                more = await self._deliver(reply)
+                reply = None
+                if not more and key not in self._again:
+                    break
+                self._again.discard(key)
+        finally:
+            if self._lanes.get(key) is asyncio.current_task():
+                del self._lanes[key]
+                if key in self._again:
+                    self._again.discard(key)
+                    self.wake(key)
+
+    async def _next(self, key: str) -> Reply | None:
+        """The key's next reply, waited for while it is not due."""
+        while True:
+            found = await self._parts.store.run(claim_next, key, self._parts.instance, self._parts.clock.now())
+            if not isinstance(found, float):
+                return found
+            await self._parts.clock.sleep(max(0.0, found - self._parts.clock.now()))
+
+    async def _deliver(self, reply: Reply) -> bool:
+        """Send every part that is not out yet; True when the lane should look for more."""
+        self._sending += 1
+        self._quiet.clear()
+        try:
+            return await self._send_parts(reply)
+        except PlatformError as error:
+            await self._failed(reply, error)
+            return True
+        finally:
+            self._sending -= 1
+            if self._sending == 0:
+                self._quiet.set()
+
+    async def _send_parts(self, reply: Reply) -> bool:
+        platform = self._parts.sender(reply.source.platform)
+        if platform is None:
+            raise TryLater(f"{reply.source.platform} is not connected", NOT_CONNECTED_S)
+        text = marked(reply.text) if reply.marked else reply.text
+        pieces = split(text, platform.limits.text, platform.limits.unit)
+        out = reply.sent_parts
+        for place in range(len(out), len(pieces)):
+            key = f"{reply.id}-{place}"
+            points.reached("send.before")
+            found = await _look(platform, reply, key, pieces[place]) if place == len(reply.sent_parts) else None
+            out = (*out, found or await platform.send(reply.source, pieces[place], key))
+            points.reached("send.after")
+            if place + 1 < len(pieces):
+                await self._parts.store.run(record_part, reply.id, out)
+        more = await self._parts.store.run(record_sent, reply.id, out, self._parts.clock.now(), reply.key)
+        points.reached("send.committed")
+        return more
+
+    async def _failed(self, reply: Reply, error: PlatformError) -> None:
+        store, now = self._parts.store, self._parts.clock.now()
+        platform = self._parts.sender(reply.source.platform)
+        decision = after_failure(error, reply.attempts + 1, now, valid_until=reply.valid_until)
+        log.warning("reply not delivered", reply=reply.id, key=reply.key, error=str(error), decision=decision)
+        if isinstance(decision, GiveUp):
+            await store.run(give_up, reply.id, now, decision.why)
+        elif isinstance(error, OutcomeUnknown) and platform is not None:
+            action = when_uncertain(platform.surety, self._parts.settings.on_doubt)
+            await store.run(doubt, reply.id, action, decision.at, str(error))
+        else:
+            await store.run(try_later, reply.id, decision.at, str(error))
+
+
+async def _look(platform: object, reply: Reply, key: str, piece: str) -> str | None:
+    """Whether the part that was being sent when we were cut off is out already."""
+    if reply.look and isinstance(platform, CanReadBack):
+        return await platform.find(reply.source, key, piece)
+    return None

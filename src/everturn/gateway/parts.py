@@ -1,0 +1,111 @@
+"""What every loop of the gateway is given: the store, the clock, ids, the settings in force, and who replies go to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from everturn.clock import Clock
+from everturn.decide.delivery import Doubtful, Surety, when_uncertain
+from everturn.decide.keys import Isolation
+from everturn.decide.session import ResetPolicy
+from everturn.gateway.hub import Hub
+from everturn.ids import Ids
+from everturn.model import SessionSource
+from everturn.platform.interface import CanSend, Platform
+from everturn.store.interface import Store
+from everturn.store.operations.telling import Delivery
+from everturn.store.operations.turns import Start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """The reset policy of a source: by platform, then by chat type, then the default."""
+
+    default: ResetPolicy = ResetPolicy()  # noqa: RUF009  frozen
+    by_platform: Mapping[str, ResetPolicy] = field(default_factory=dict)
+    by_chat_type: Mapping[str, ResetPolicy] = field(default_factory=dict)
+
+    def of(self, source: SessionSource) -> ResetPolicy:
+        """The policy that applies to a message from here."""
+        return self.by_platform.get(source.platform) or self.by_chat_type.get(source.chat_type) or self.default
+
+    def any(self) -> bool:
+        """Whether any session can expire at all."""
+        return any(policy.mode != "none" for policy in (self.default, *self.by_platform.values(), *self.by_chat_type.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The numbers the gateway works by; app.py makes them from the configuration."""
+
+    isolation: Isolation = Isolation()  # noqa: RUF009  frozen
+    policies: Policies = Policies()  # noqa: RUF009  frozen
+    resume: str = "auto"
+    fresh_s: float = 3600
+    stuck_after: int = 3
+    unclean_boots: int = 3
+    calm_s: float = 60
+    drain_s: float = 30
+    running_turns: int = 64
+    message_chars: int = 100_000
+    queue_per_session: int = 32
+    on_doubt: str = "mark"
+    heartbeat_s: float = 10
+    expiry_every_s: float = 300
+    upkeep_every_s: float = 3600
+
+
+class Parts:
+    """The collaborators that all loops share; the instance's number and ids are known once it has joined."""
+
+    def __init__(
+        self, store: Store, clock: Clock, settings: Settings, platforms: Mapping[str, Platform], ids: Ids | None = None
+    ) -> None:
+        self.store = store
+        self.clock = clock
+        self.settings = settings
+        self.platforms = platforms
+        self.hub = Hub()
+        self.instance = 0
+        self.ids = ids or Ids(clock, 0)
+        self._deliveries = {name: _delivery(platform) for name, platform in platforms.items()}
+
+    def delivery(self, platform: str) -> Delivery:
+        """How replies to a platform leave; those to one that is not connected wait for it."""
+        return self._deliveries.get(platform) or Delivery(by_event=False)
+
+    def sender(self, platform: str) -> CanSend | None:
+        """The platform, if replies can be sent to it now."""
+        found: object = self.platforms.get(platform)
+        return found if isinstance(found, CanSend) else None
+
+    def doubts(self) -> dict[str, Doubtful]:
+        """What happens to a reply whose sending was cut off, by platform."""
+        policy = self.settings.on_doubt
+        senders = {name: each for name, each in self.platforms.items() if isinstance(each, CanSend)}
+        return {name: when_uncertain(each.surety, policy) for name, each in senders.items()}
+
+    def start(self, source: SessionSource | None, *, suspects: bool = True) -> Start:
+        """Everything the beginning of a turn may need, with fresh ids."""
+        settings, ids = self.settings, self.ids
+        return Start(
+            instance=self.instance,
+            turn=ids.next(),
+            session_id=ids.session(),
+            notice=ids.next(),
+            at=self.clock.now(),
+            policy=settings.policies.of(source) if source else settings.policies.default,
+            fresh_s=settings.fresh_s,
+            resume=settings.resume,
+            delivery=self.delivery(source.platform) if source else Delivery(by_event=False),
+            stuck_after=settings.stuck_after,
+            suspects=suspects,
+        )
+
+
+def _delivery(platform: Platform) -> Delivery:
+    if not isinstance(platform, CanSend):
+        return Delivery(by_event=True)
+    keyed = platform.surety is not Surety.NEITHER
+    return Delivery(by_event=False, send_now=keyed, valid_s=platform.limits.valid_s)

@@ -1,0 +1,154 @@
+"""Putting right what earlier lives left behind, before any platform is read. It may itself die anywhere and run again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from everturn import points
+from everturn.decide.recovery import Verdict, resumes_by_itself, storm
+from everturn.gateway.commands import Commands
+from everturn.gateway.outbox import Outbox
+from everturn.gateway.parts import Parts
+from everturn.gateway.turns import Turns
+from everturn.store.operations.entries import find_entry
+from everturn.store.operations.inbox import keys_with_work, waiting_commands
+from everturn.store.operations.instances import Life, found_unclean, last_end, record_end, unclean_boots, without_end
+from everturn.store.operations.outbox import keys_with_replies, recover_sending
+from everturn.store.operations.recovery import (
+    Interruption,
+    Recovered,
+    cut_off,
+    interrupted_keys,
+    judge,
+    tell_too_old,
+)
+
+log = structlog.get_logger()
+REASONS = {"restart": "restart_timeout", "stop": "shutdown_timeout"}
+WINDOW_S = 300.0
+HELD_FOR_DEAD_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One start in figures: how the last life ended, and what became of what it left."""
+
+    last_life: str
+    continued: int = 0
+    resumable: int = 0
+    suspended: int = 0
+    storm: bool = False
+
+
+class Recovery:
+    """Finds dead instances and continues their work through the normal claim path."""
+
+    def __init__(self, parts: Parts, turns: Turns, commands: Commands, outbox: Outbox) -> None:
+        self._parts = parts
+        self._turns = turns
+        self._commands = commands
+        self._outbox = outbox
+
+    async def at_start(self) -> Report:
+        """Everything that must be right before the first message is read."""
+        store, now = self._parts.store, self._parts.clock.now()
+        dead = await self._dead()
+        if dead:
+            await store.run(found_unclean, self._parts.instance)
+        recovered = [each for life in dead for each in await self._recover(life)]
+        suspended = sum(each.verdict is Verdict.SUSPEND for each in recovered)
+        boots = await store.read(unclean_boots, now - WINDOW_S)
+        stormy = bool(dead) and storm(boots, now, self._parts.settings.unclean_boots, suspended > 0)
+        if stormy:
+            self._turns.wait_for_calm()
+        for number, platform in await self._commands_left():
+            await self._commands.apply_now(number, platform)
+        resumable = await self._schedule()
+        points.reached("recovery.done")
+        last = "unclean" if dead else await self._last_life()
+        return Report(
+            last_life=last, continued=len(recovered) - suspended, resumable=resumable, suspended=suspended, storm=stormy
+        )
+
+    async def sweep(self) -> None:
+        """Take over from replicas that died while we live."""
+        dead = await self._dead()
+        for life in dead:
+            await self._recover(life)
+        if dead:
+            await self._schedule()
+
+    async def _dead(self) -> list[Life]:
+        others = await self._parts.store.read(without_end, self._parts.instance)
+        if not others:
+            return []
+        alive = await self._parts.store.alive()
+        silent = self._parts.clock.now() - HELD_FOR_DEAD_S
+        return [life for life in others if life.number not in alive or life.heartbeat_at < silent]
+
+    async def _recover(self, life: Life) -> list[Recovered]:
+        """One dead instance: judge its turns together, put each right, then its replies, then close its life."""
+        store, now = self._parts.store, self._parts.clock.now()
+        cause = Interruption(
+            instance=life.number, reason=REASONS.get(life.drain_kind or "", "restart_interrupted"),
+            at=min(life.heartbeat_at, now), now=now, why="the gateway ended",
+        )
+        verdicts = await store.run(judge, life.number, self._parts.settings.stuck_after)
+        recovered = await asyncio.gather(*(self._cut_off(*each, cause) for each in verdicts))
+        await store.run(recover_sending, life.number, self._parts.doubts(), now)
+        points.reached("recovery.outbox")
+        await store.run(record_end, life.number, "unclean", now)
+        return [each for each in recovered if each is not None]
+
+    async def _cut_off(self, turn: int, key: str, verdict: Verdict, cause: Interruption) -> Recovered | None:
+        delivery = self._parts.delivery(_platform_of(key))
+        recovered = await self._parts.store.run(cut_off, turn, key, verdict, cause, delivery)
+        points.reached("recovery.turn")
+        if recovered is not None:
+            self._parts.hub.publish(key, recovered.events)
+            log.info("turn recovered", turn=turn, key=key, verdict=verdict)
+        return recovered
+
+    async def _schedule(self) -> int:
+        """Queue what goes on by itself; who is too old to do so is told once. Returns how many resume."""
+        settings, now = self._parts.settings, self._parts.clock.now()
+        resumable = 0
+        for key, turn, reason, marked_at, told_at in await self._parts.store.read(interrupted_keys):
+            if reason is None:
+                self._turns.wake(key)
+            elif resumes_by_itself(marked_at, now, settings.fresh_s, settings.resume):
+                resumable += 1
+                self._turns.wake(key, resume=True)
+            elif told_at is None and settings.resume == "auto":
+                await self._tell_too_old(turn, key)
+        for key in await self._parts.store.read(keys_with_work):
+            self._turns.wake(key)
+        for key in await self._parts.store.read(keys_with_replies):
+            self._outbox.wake(key)
+        return resumable
+
+    async def _tell_too_old(self, turn: int, key: str) -> None:
+        parts = self._parts
+        entry = await parts.store.read(find_entry, key)
+        platform = entry.origin.platform if entry and entry.origin else _platform_of(key)
+        events = await parts.store.run(
+            tell_too_old, turn, key, parts.ids.next(), parts.clock.now(), parts.delivery(platform)
+        )
+        parts.hub.publish(key, events)
+        self._outbox.wake(key)
+
+    async def _commands_left(self) -> list[tuple[int, str]]:
+        rows = await self._parts.store.read(waiting_commands)
+        return [(number, _platform_of(key)) for number, key in rows]
+
+    async def _last_life(self) -> str:
+        last = await self._parts.store.read(last_end, self._parts.instance)
+        return last[0] if last else "none"
+
+
+def _platform_of(key: str) -> str:
+    """The third part of a session key, without the account."""
+    return key.split(":", 3)[2].partition("@")[0]

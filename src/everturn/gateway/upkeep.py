@@ -1,0 +1,59 @@
+"""Work that no message waits for: the heartbeat, sessions that expire by themselves, forgetting, dead replicas."""
+
+from __future__ import annotations
+
+import structlog
+
+from everturn.decide.session import expired_by
+from everturn.gateway.parts import Parts
+from everturn.gateway.recovery import Recovery
+from everturn.model import ACTIVE, SessionSource
+from everturn.store.operations.instances import heartbeat
+from everturn.store.operations.upkeep import expire, forget, idle_entries
+
+log = structlog.get_logger()
+PAGE = 500
+FIRST_LOOK_S = 60.0
+
+
+class Upkeep:
+    """Loops that look now and then."""
+
+    def __init__(self, parts: Parts, recovery: Recovery) -> None:
+        self._parts = parts
+        self._recovery = recovery
+
+    async def beat(self) -> None:
+        """Say that we are alive, and look for replicas that are not."""
+        while True:
+            await self._parts.clock.sleep(self._parts.settings.heartbeat_s)
+            await self._parts.store.run(heartbeat, self._parts.instance, self._parts.clock.now())
+            await self._recovery.sweep()
+
+    async def expire_sessions(self) -> None:
+        """End sessions that their policy has expired, without waiting for a message."""
+        if not self._parts.settings.policies.any():
+            return
+        await self._parts.clock.sleep(min(FIRST_LOOK_S, self._parts.settings.expiry_every_s))
+        while True:
+            await self.expire_once()
+            await self._parts.clock.sleep(self._parts.settings.expiry_every_s)
+
+    async def expire_once(self) -> int:
+        """One look at every idle session, a page at a time on a reader; returns how many were ended."""
+        after, ended, now = "", 0, self._parts.clock.now()
+        while page := await self._parts.store.read(idle_entries, after, PAGE):
+            after = page[-1].key
+            for entry in page:
+                source = entry.origin or SessionSource(platform="")
+                reason = expired_by(self._parts.settings.policies.of(source), entry.active_at, now)
+                if reason is not None and entry.state == ACTIVE:
+                    ended += await self._parts.store.run(expire, entry.key, entry.active_at, reason, now)
+        return ended
+
+    async def forget_old(self) -> None:
+        """Forget what was kept long enough, a bounded batch at a time."""
+        while True:
+            await self._parts.clock.sleep(self._parts.settings.upkeep_every_s)
+            while await self._parts.store.run(forget, self._parts.clock.now()):
+                pass

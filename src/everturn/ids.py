@@ -1,0 +1,49 @@
+"""Ids made by the caller, so that an operation that runs twice finds its own rows.
+
+An id is a positive 63-bit number that grows with time: 42 bits of milliseconds, 10 of the instance, 11 of a counter. Rows
+keyed by it are appended at the right edge of their table, whatever the number of sessions.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from everturn.clock import Clock
+
+EPOCH_MS = 1_704_067_200_000  # 2024-01-01
+_COUNTER_BITS = 11
+_NODE_BITS = 10
+
+
+class Ids:
+    """Hands out ids and session ids for one instance; they grow even if the clock goes back."""
+
+    def __init__(self, clock: Clock, node: int) -> None:
+        self._clock = clock
+        self._node = (node % (1 << _NODE_BITS)) << _COUNTER_BITS
+        self._tick = 0
+
+    def next(self) -> int:
+        """A new id, larger than every earlier one of this instance."""
+        floor = (int(self._clock.now() * 1000) - EPOCH_MS) << _COUNTER_BITS
+        self._tick = max(self._tick + 1, floor)
+        millis, counter = self._tick >> _COUNTER_BITS, self._tick & ((1 << _COUNTER_BITS) - 1)
+        return (millis << (_COUNTER_BITS + _NODE_BITS)) | self._node | counter
+
+    def session(self) -> str:
+        """A session id: date, time and eight random hex digits."""
+        at = datetime.fromtimestamp(self._clock.now(), UTC)
+        return f"{at:%Y%m%d_%H%M%S}_{secrets.token_hex(4)}"
+
+
+def oldest_id(at: float) -> int:
+    """The smallest id that could have been made at `at`: for 'everything older than'."""
+    return max(0, int(at * 1000) - EPOCH_MS) << (_COUNTER_BITS + _NODE_BITS)
+
+
+def made_at(number: int) -> float:
+    """When the id was made, in UTC seconds."""
+    return ((number >> (_COUNTER_BITS + _NODE_BITS)) + EPOCH_MS) / 1000

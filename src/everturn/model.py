@@ -1,0 +1,220 @@
+"""The values everything else speaks of. No I/O, no clock, no decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+import msgspec
+
+Json = dict[str, object]
+
+
+class SessionSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where one message came from. Unknown stored fields are ignored, so old and new rows both load."""
+
+    platform: str
+    account: str = ""
+    chat_id: str | None = None
+    chat_type: str = "dm"
+    thread_id: str | None = None
+    user_id: str | None = None
+    user_id_alt: str | None = None
+    scope_id: str | None = None
+    chat_name: str | None = None
+    user_name: str | None = None
+    chat_topic: str | None = None
+    chat_id_alt: str | None = None
+    parent_chat_id: str | None = None
+    message_id: str | None = None
+    prospective_thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """Nothing special: the next message continues the session."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePending:
+    """A turn was cut off; the session goes on with its id and a note."""
+
+    reason: str = "restart_timeout"
+    marked_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """Quarantined: the next message starts a fresh session, `/resume` brings this one back."""
+
+    reason: str = "stuck"
+    marked_at: float | None = None
+
+
+State = Active | ResumePending | Suspended
+ACTIVE = Active()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEntry:
+    """What a session key points at now, and its state."""
+
+    key: str
+    session_id: str | None
+    state: State = ACTIVE
+    unclean_ends: int = 0
+    tail: bool = False  # the transcript may end with a tool result
+    tail_key: str | None = None  # the tail that was acknowledged
+    tail_at: float | None = None
+    previous_session_id: str | None = None
+    auto_reset_reason: str | None = None
+    reset_had_activity: bool = False
+    expired: str | None = None  # ended by the watcher for this reason; the next message starts afresh
+    origin: SessionSource | None = None
+    created_at: float = 0.0
+    active_at: float = 0.0
+    fence: int = 0
+    holder: int | None = None
+    turn: int | None = None
+    seq: int = 0
+    event_seq: int = 0
+    turns: int = 0
+
+
+class InboxState(StrEnum):
+    """The life of an accepted message."""
+
+    WAITING = "waiting"
+    CLAIMED = "claimed"
+    DONE = "done"
+    WITHDRAWN = "withdrawn"
+    EXPIRED = "expired"
+    DEAD = "dead"
+
+
+class TurnState(StrEnum):
+    """The life of a turn."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    INTERRUPTED = "interrupted"
+    ANSWERED = "answered"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    ROLLED_BACK = "rolled_back"
+    SUSPENDED = "suspended"
+
+
+class OutboxState(StrEnum):
+    """The life of a reply."""
+
+    OPEN = "open"
+    OWED = "owed"
+    SENDING = "sending"
+    SENT = "sent"
+    DOUBTFUL = "doubtful"
+    DEAD = "dead"
+
+
+INBOX_MOVES: dict[InboxState, frozenset[InboxState]] = {
+    InboxState.WAITING: frozenset({InboxState.CLAIMED, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED}),
+    InboxState.CLAIMED: frozenset(
+        {InboxState.WAITING, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD}
+    ),
+    InboxState.DONE: frozenset(),
+    InboxState.WITHDRAWN: frozenset(),
+    InboxState.EXPIRED: frozenset(),
+    InboxState.DEAD: frozenset(),
+}
+TURN_MOVES: dict[TurnState, frozenset[TurnState]] = {
+    TurnState.RUNNING: frozenset(set(TurnState) - {TurnState.RUNNING}),
+    TurnState.WAITING: frozenset({TurnState.RUNNING, TurnState.STOPPED, TurnState.ROLLED_BACK}),
+    TurnState.INTERRUPTED: frozenset({TurnState.RUNNING, TurnState.STOPPED, TurnState.FAILED, TurnState.SUSPENDED}),
+    TurnState.ANSWERED: frozenset(),
+    TurnState.FAILED: frozenset(),
+    TurnState.STOPPED: frozenset(),
+    TurnState.ROLLED_BACK: frozenset(),
+    TurnState.SUSPENDED: frozenset(),
+}
+OUTBOX_MOVES: dict[OutboxState, frozenset[OutboxState]] = {
+    OutboxState.OPEN: frozenset({OutboxState.OWED, OutboxState.SENDING, OutboxState.SENT, OutboxState.DEAD}),
+    OutboxState.OWED: frozenset({OutboxState.SENDING, OutboxState.DEAD}),
+    OutboxState.SENDING: frozenset({OutboxState.OWED, OutboxState.SENT, OutboxState.DOUBTFUL, OutboxState.DEAD}),
+    OutboxState.SENT: frozenset(),
+    OutboxState.DOUBTFUL: frozenset({OutboxState.OWED, OutboxState.SENT, OutboxState.DEAD}),
+    OutboxState.DEAD: frozenset({OutboxState.OWED}),
+}
+
+S = TypeVar("S", InboxState, TurnState, OutboxState)
+
+
+def sources_of(moves: dict[S, frozenset[S]], after: S) -> tuple[str, ...]:
+    """The states from which `after` may be reached: what a compare-and-set names in its WHERE."""
+    return tuple(before.value for before, afters in moves.items() if after in afters)
+
+
+class Effect(StrEnum):
+    """What a tool declares: may it be run again when its outcome is unknown?"""
+
+    PURE = "pure"
+    IDEMPOTENT = "idempotent"
+    ONCE = "once"
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call the model asked for."""
+
+    id: str
+    name: str
+    arguments: str = ""
+    effect: Effect = Effect.ONCE
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A transcript row: what the user, the agent or a tool said."""
+
+    role: str
+    content: str
+    seq: int = 0
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+    unknown: bool = False  # a tool result whose outcome a crash hid
+    turn: int | None = None
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inbound:
+    """A message as an adapter heard it. `id` is unique within the platform account."""
+
+    id: str
+    source: SessionSource
+    text: str
+    cursor: str | None = None  # where the platform is read on after this message, committed with it
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A numbered fact of one key that a watcher may have missed."""
+
+    seq: int
+    kind: str
+    data: str  # JSON
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A row of the outbox as the sender needs it."""
+
+    id: int
+    key: str
+    kind: str
+    source: SessionSource
+    text: str
+    attempts: int
+    sent_parts: tuple[str, ...]  # the platform's ids of the parts that are out
+    marked: bool  # it may be a repetition, and says so
+    look: bool = False  # ask the platform whether it is out before sending it again
+    valid_until: float | None = None

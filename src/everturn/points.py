@@ -1,0 +1,50 @@
+"""Named crash points: where a test may let the process die. In production `reached` does nothing.
+
+The names are the contract with tests/crash: a point is passed right after the fact it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+ALL: frozenset[str] = frozenset(
+    {
+        "inbox.before",  # a message was received, nothing is stored
+        "inbox.committed",  # it is stored, the platform was not told
+        "inbox.acknowledged",  # the platform was told
+        "command.committed",  # a command's effect and end are stored
+        "turn.begun",  # the turn is stored as running, the agent has not started
+        "turn.calling",  # the agent is about to call the model and that is stored
+        "step.committed",  # a model response is stored (and its first effect begun)
+        "effect.begun",  # an effect is stored as begun, not run
+        "effect.acted",  # the effect ran, its result is not stored
+        "effect.committed",  # its result is stored
+        "turn.answering",  # the agent answered, nothing of it is stored
+        "turn.finished",  # the answer and the obligation to deliver it are stored
+        "turn.failed",  # a failed turn's end is stored
+        "send.before",  # a reply is stored as being sent, the platform was not called
+        "send.after",  # the platform took it, that is not stored
+        "send.committed",  # the delivery is stored
+        "recovery.instance",  # our instance row is stored, nothing was recovered
+        "recovery.turn",  # one turn of a dead instance was recovered
+        "recovery.outbox",  # replies of a dead instance were put right
+        "recovery.done",  # recovery is complete, no platform was read
+        "drain.recorded",  # the drain's kind and reason are stored
+        "drain.marked",  # one running turn was marked and released
+        "drain.ended",  # how we ended is stored
+    }
+)
+
+_hook: Callable[[str], None] | None = None
+
+
+def install(hook: Callable[[str], None] | None) -> None:
+    """Let `hook` see every point that is reached; None takes it away."""
+    global _hook  # noqa: PLW0603  one process, one hook
+    _hook = hook
+
+
+def reached(name: str) -> None:
+    """Say that the fact called `name` has just become true."""
+    if _hook is not None:
+        _hook(name)

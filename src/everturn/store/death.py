@@ -1,0 +1,16 @@
+"""What happens when a part of the store that must live for ever has died."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import structlog
+
+OnDeath = Callable[[BaseException], None]
+
+
+def end_process(error: BaseException) -> None:
+    """Say so and end the process at once: the next one recovers, a gateway without its store only looks alive."""
+    structlog.get_logger().critical("store.died", error=repr(error), exc_info=error)
+    os._exit(1)

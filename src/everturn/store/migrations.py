@@ -1,0 +1,47 @@
+"""Numbered forward migrations: files `0001_name.sql` of one engine, and which of them a database still needs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from everturn.errors import StoreUnusable
+
+SCHEMA = Path(__file__).parent / "schema"
+TABLE = "everturn_schema"
+CREATE_TABLE = f"CREATE TABLE IF NOT EXISTS {TABLE} (version INTEGER PRIMARY KEY, applied_at FLOAT8 NOT NULL)"
+SELECT_VERSION = f"SELECT coalesce(max(version), 0) FROM {TABLE}"
+INSERT_VERSION = f"INSERT INTO {TABLE} (version, applied_at) VALUES ($1, $2)"
+
+_NAME = re.compile(r"(\d{4})_\w+\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema; its text is run as a whole, in a transaction of its own."""
+
+    version: int
+    name: str
+    text: str
+
+
+def load(directory: Path) -> list[Migration]:
+    """The migrations of one engine in order; a gap or a stray file is a mistake of ours."""
+    paths = sorted(directory.glob("*.sql"))
+    names = [_NAME.fullmatch(path.name) for path in paths]
+    versions = [int(name[1]) for name in names if name]
+    if not paths or versions != list(range(1, len(paths) + 1)):
+        raise FileNotFoundError(f"expected migrations 0001_name.sql, 0002_name.sql, ... in {directory}")
+    pairs = zip(versions, paths, strict=True)
+    return [Migration(version, path.stem, path.read_text(encoding="utf-8")) for version, path in pairs]
+
+
+def missing(migrations: list[Migration], version: int, database: str) -> list[Migration]:
+    """What a database at `version` still needs; refuses one that is ahead of us."""
+    if version > len(migrations):
+        raise StoreUnusable(
+            f"{database} was made by a newer Everturn (schema {version}, this one knows {len(migrations)}):"
+            " install that version or a later one; nothing was changed"
+        )
+    return migrations[version:]

@@ -1,0 +1,165 @@
+"""Accepting messages: the commit that allows a platform to be told "received"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from everturn.decide.recovery import is_suspect
+from everturn.model import Event, SessionEntry, SessionSource
+from everturn.store.interface import Op, sql
+from everturn.store.operations.entries import lock_or_make_entry
+from everturn.store.operations.telling import Delivery, append_events, fact, report, tell
+from everturn.store.operations.turns import Begun, Start, Waiting, begun_again, start_turn
+
+WAITING_COUNT = "SELECT count(*) FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting'"
+ADD = (
+    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, turn, accepted_at)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
+)
+SAME = "SELECT id, body, key, turn FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
+
+
+class Outcome(StrEnum):
+    """What became of an arriving message."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A message at the door, with the id its row will have."""
+
+    id: int
+    ext_id: str
+    source: SessionSource
+    raw_source: str
+    key: str
+    kind: str
+    text: str
+    at: float
+    by_event: bool
+    cursor: str | None = None  # how far the platform account is read with this message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The answer to an arrival; `begun` when its turn was begun in the same commit."""
+
+    outcome: Outcome
+    key: str
+    begun: Begun | None = None
+    events: tuple[Event, ...] = ()
+
+
+def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accepted]:
+    """Store a message once. If its lane is idle and a slot is free (`start`), the turn begins with the same commit."""
+    if arrival.cursor is not None:
+        yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
+    entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
+    waiting = (yield sql(WAITING_COUNT, arrival.key))[0][0]
+    if waiting >= queue_limit and arrival.kind == "message":
+        return (yield from _known(arrival, start, Outcome.FULL))
+    idle = start is not None and waiting == 0 and _is_free(entry, start)
+    turn = start.turn if start is not None and idle else None
+    added = yield sql(
+        ADD,
+        arrival.id,
+        arrival.ext_id,
+        arrival.source.platform,
+        arrival.source.account,
+        arrival.key,
+        arrival.kind,
+        arrival.raw_source,
+        arrival.text,
+        "claimed" if idle else "waiting",
+        turn,
+        arrival.at,
+    )
+    if not added:
+        return (yield from _known(arrival, start, Outcome.DUPLICATE))
+    facts = [fact("message", arrival.at, id=arrival.ext_id, text=arrival.text)] if arrival.by_event else []
+    if start is None or not idle:
+        return (yield from _left_waiting(entry, arrival, facts))
+    row = Waiting(arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False)
+    begun = yield from start_turn(entry, row, start, facts)
+    return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=begun.events)
+
+
+def _is_free(entry: SessionEntry, start: Start) -> bool:
+    """A suspect's turn is begun by the scheduler alone, which lets only one of them be unproven at a time."""
+    return entry.holder is None and entry.turn is None and not is_suspect(entry.unclean_ends, start.stuck_after)
+
+
+def turn_away(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:
+    """A message that cannot be taken from a platform that cannot be refused: a dead letter, and its sender is told."""
+    entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
+    if arrival.cursor is not None:
+        yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
+    added = yield sql(
+        ADD, arrival.id, arrival.ext_id, arrival.source.platform, arrival.source.account, arrival.key, arrival.kind,
+        arrival.raw_source, arrival.text, "dead", None, arrival.at,
+    )
+    if not added:
+        return ()
+    yield sql("UPDATE inbox SET ended_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, why)
+    delivery = Delivery(by_event=arrival.by_event)
+    facts = yield from tell(arrival.id, arrival.key, arrival.source, text, why, arrival.at, delivery)
+    return (yield from report(arrival.key, entry.event_seq, facts))
+
+
+def _left_waiting(entry: SessionEntry, arrival: Arrival, facts: list[tuple[str, str, float]]) -> Op[Accepted]:
+    if not facts:
+        return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key)
+    yield sql("UPDATE entry SET event_seq=event_seq+$2 WHERE key=$1", arrival.key, len(facts))
+    events = yield from append_events(arrival.key, entry.event_seq, facts)
+    return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, events=events)
+
+
+def _known(arrival: Arrival, start: Start | None, otherwise: Outcome) -> Op[Accepted]:
+    """The id is taken: by an earlier run of this operation, by the same words, or by other words."""
+    rows = yield sql(SAME, arrival.ext_id, arrival.source.platform, arrival.source.account)
+    if not rows:
+        return Accepted(outcome=otherwise, key=arrival.key)
+    number, body, key, turn = rows[0]
+    if number == arrival.id:
+        begun = (yield from begun_again(key, start)) if start is not None and turn == start.turn else None
+        return Accepted(outcome=Outcome.ACCEPTED, key=key, begun=begun)
+    same = body in {"", arrival.text} and key == arrival.key  # an old body is forgotten before its id
+    return Accepted(outcome=Outcome.DUPLICATE if same else Outcome.CONFLICT, key=key)
+
+
+def move_cursor(platform: str, account: str, value: str, at: float) -> Op[None]:
+    """How far a platform account was read; its messages were committed before."""
+    yield sql(
+        "INSERT INTO cursor (platform, account, value, at) VALUES ($1, $2, $3, $4)"
+        " ON CONFLICT (platform, account) DO UPDATE SET value=excluded.value, at=excluded.at",
+        platform,
+        account,
+        value,
+        at,
+    )
+
+
+def read_cursor(platform: str, account: str) -> Op[str | None]:
+    """Where to read on."""
+    rows = yield sql("SELECT value FROM cursor WHERE platform=$1 AND account=$2", platform, account)
+    return str(rows[0][0]) if rows else None
+
+
+def keys_with_work() -> Op[list[str]]:
+    """The keys that have a waiting message, oldest first."""
+    rows = yield sql(
+        "SELECT key, min(id) FROM inbox WHERE ended_at IS NULL AND state='waiting' AND kind='message'"
+        " GROUP BY key ORDER BY 2"
+    )
+    return [row[0] for row in rows]
+
+
+def waiting_commands() -> Op[list[tuple[int, str]]]:
+    """Commands that were accepted and not applied yet, oldest first."""
+    rows = yield sql("SELECT id, key FROM inbox WHERE ended_at IS NULL AND kind='command' ORDER BY id")
+    return [(row[0], row[1]) for row in rows]

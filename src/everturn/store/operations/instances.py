@@ -1,0 +1,82 @@
+"""The lives of gateway processes: join, heartbeat, drain, end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from everturn.store.interface import Op, sql
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """An instance that has no end yet."""
+
+    number: int
+    heartbeat_at: float
+    drain_kind: str | None
+
+
+def join(token: str, host: str, pid: int, at: float) -> Op[int]:
+    """Enter a new life; its number is larger than every earlier one."""
+    yield sql(
+        "INSERT INTO instance (number, token, host, pid, started_at, heartbeat_at)"
+        " SELECT coalesce(max(number), 0) + 1, $1, $2, $3, $4, $4 FROM instance WHERE true"
+        " ON CONFLICT DO NOTHING",
+        token,
+        host,
+        pid,
+        at,
+    )
+    rows = yield sql("SELECT number FROM instance WHERE token=$1", token)
+    return int(rows[0][0]) if rows else 0
+
+
+def heartbeat(number: int, at: float) -> Op[None]:
+    """Still alive."""
+    yield sql("UPDATE instance SET heartbeat_at=$2 WHERE number=$1", number, at)
+
+
+def without_end(but: int) -> Op[list[Life]]:
+    """Every other life that has no recorded end: dead, unless its process is held alive."""
+    rows = yield sql(
+        "SELECT number, heartbeat_at, drain_kind FROM instance WHERE ended_at IS NULL AND number<>$1 ORDER BY number",
+        but,
+    )
+    return [Life(number=row[0], heartbeat_at=row[1], drain_kind=row[2]) for row in rows]
+
+
+def found_unclean(number: int) -> Op[None]:
+    """This start found a life without an end."""
+    yield sql("UPDATE instance SET found_unclean=1 WHERE number=$1", number)
+
+
+def unclean_boots(since: float) -> Op[list[float]]:
+    """When starts happened that found a life without an end."""
+    rows = yield sql("SELECT started_at FROM instance WHERE found_unclean=1 AND started_at>=$1 ORDER BY number", since)
+    return [row[0] for row in rows]
+
+
+def record_drain(number: int, kind: str, reason: str, at: float) -> Op[None]:
+    """A planned stop begins; a death during it is read as that stop."""
+    yield sql(
+        "UPDATE instance SET drain_kind=$2, drain_reason=$3, drain_at=$4 WHERE number=$1 AND drain_at IS NULL",
+        number,
+        kind,
+        reason,
+        at,
+    )
+
+
+def record_end(number: int, ended: str, at: float) -> Op[None]:
+    """How a life ended."""
+    yield sql("UPDATE instance SET ended_at=$3, ended=$2 WHERE number=$1 AND ended_at IS NULL", number, ended, at)
+
+
+def last_end(but: int) -> Op[tuple[str, float, str | None] | None]:
+    """How the latest other life ended, when, and who asked for it."""
+    rows = yield sql(
+        "SELECT ended, ended_at, drain_reason FROM instance WHERE number<>$1 AND ended_at IS NOT NULL"
+        " ORDER BY number DESC LIMIT 1",
+        but,
+    )
+    return (rows[0][0], rows[0][1], rows[0][2]) if rows else None

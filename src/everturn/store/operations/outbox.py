@@ -1,0 +1,119 @@
+"""Replies on their way out: claim, record, try again, give up; and what a death while sending left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from everturn.decide.delivery import Doubtful
+from everturn.model import Reply
+from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.telling import stored_source
+
+COLUMNS = "id, key, kind, platform, source, text, attempts, parts, marked, valid_until, look"
+NEXT = (
+    f"SELECT {COLUMNS}, due_at FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'doubtful'"
+    " ORDER BY id LIMIT 1/*lock*/"
+)
+CLAIM = "UPDATE outbox SET state='sending', instance=$2, attempts=attempts+1 WHERE id=$1 AND state='owed' RETURNING id"
+SENT = "UPDATE outbox SET state='sent', ended_at=$2, parts=$3, error=NULL WHERE id=$1 AND state='sending'"
+_parts = msgspec.json.Decoder(tuple[str, ...]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def reply_of(row: Row) -> Reply:
+    """An outbox row as the sender needs it."""
+    number, key, kind, platform, source, text, attempts, parts, marked, valid_until, look = row[:11]
+    return Reply(
+        id=number,
+        key=key,
+        kind=kind,
+        source=stored_source(source, platform),
+        text=text,
+        attempts=attempts,
+        sent_parts=_parts(parts),
+        marked=bool(marked),
+        valid_until=valid_until,
+        look=bool(look),
+    )
+
+
+def claim_next(key: str, instance: int, now: float) -> Op[Reply | float | None]:
+    """The key's oldest open reply, now ours to send; a time when it is not due yet; None when there is none to send."""
+    rows = yield sql(NEXT, key)
+    if not rows:
+        return None
+    row = rows[0]
+    if row[11] > now:
+        return float(row[11])
+    if not (yield sql(CLAIM, row[0], instance)):
+        return None  # being sent, by us or by another instance
+    return reply_of(row)
+
+
+def record_part(reply: int, parts: tuple[str, ...]) -> Op[None]:
+    """One part is out: what remains goes on after it."""
+    yield sql("UPDATE outbox SET parts=$2 WHERE id=$1 AND state='sending'", reply, _encode(parts).decode())
+
+
+def record_sent(reply: int, parts: tuple[str, ...], now: float, key: str) -> Op[bool]:
+    """The platform confirmed it; True when the key has more to send."""
+    yield sql(SENT, reply, now, _encode(parts).decode())
+    rows = yield sql("SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state='owed' LIMIT 1", key)
+    return bool(rows)
+
+
+def try_later(reply: int, due_at: float, error: str) -> Op[None]:
+    """Nothing went out, or its repetition is harmless: send it again when it is due."""
+    yield sql(
+        "UPDATE outbox SET state='owed', due_at=$2, error=$3, instance=NULL WHERE id=$1 AND state='sending'",
+        reply,
+        due_at,
+        error,
+    )
+
+
+def give_up(reply: int, now: float, error: str) -> Op[None]:
+    """A dead letter: visible, and kept until somebody sends it again or drops it."""
+    yield sql(
+        "UPDATE outbox SET state='dead', ended_at=$2, error=$3 WHERE id=$1 AND state IN ('owed','sending','doubtful')",
+        reply,
+        now,
+        error,
+    )
+
+
+def doubt(reply: int, action: Doubtful, now: float, error: str) -> Op[None]:
+    """It may have been sent: what happens next follows the platform's class and the owner's policy."""
+    if action is Doubtful.DROP:
+        yield from give_up(reply, now, error)
+        return
+    state = "doubtful" if action is Doubtful.ASK else "owed"
+    yield sql(
+        "UPDATE outbox SET state=$2, marked=CASE WHEN $3=1 THEN 1 ELSE marked END, look=$4, error=$5, due_at=$6,"
+        " instance=NULL WHERE id=$1 AND state='sending'",
+        reply,
+        state,
+        int(action is Doubtful.MARK),
+        int(action is Doubtful.LOOK),
+        error,
+        now,
+    )
+
+
+def recover_sending(instance: int, actions: Mapping[str, Doubtful], now: float) -> Op[int]:
+    """Replies that a dead instance was sending."""
+    rows = yield sql(
+        "SELECT id, platform FROM outbox WHERE ended_at IS NULL AND state='sending' AND instance=$1", instance
+    )
+    for number, platform in rows:
+        action = actions.get(platform, Doubtful.MARK)
+        yield from doubt(number, action, now, "the gateway ended while this was being sent")
+    return len(rows)
+
+
+def keys_with_replies() -> Op[list[str]]:
+    """The keys that owe somebody a reply."""
+    rows = yield sql("SELECT key, min(id) FROM outbox WHERE ended_at IS NULL AND state='owed' GROUP BY key ORDER BY 2")
+    return [row[0] for row in rows]

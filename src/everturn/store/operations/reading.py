@@ -1,0 +1,104 @@
+"""Looking: transcripts, the life of one message, figures for status. Nothing here changes a row."""
+
+from __future__ import annotations
+
+from everturn.model import Json, Message
+from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.turns import MESSAGE_COLUMNS, message_of
+
+FOUND_AT_MOST = 20
+
+
+def transcript(session_id: str, after: int, limit: int) -> Op[list[Message]]:
+    """What was said in a session, oldest first."""
+    rows = yield sql(
+        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND seq>$2 AND hidden=0 ORDER BY seq LIMIT $3",
+        session_id, after, limit,
+    )
+    return [message_of(row) for row in rows]
+
+
+def explain(message_id: str) -> Op[list[Json]]:
+    """The life of the messages that carry this id (an adapter may add where it came from after an `@`)."""
+    rows = yield sql(
+        "SELECT id, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at FROM inbox"
+        " WHERE ext_id=$1 OR (ext_id>=$2 AND ext_id<$3) ORDER BY id LIMIT $4",
+        message_id, message_id + "@", message_id + "A", FOUND_AT_MOST,
+    )
+    lives = []
+    for row in rows:
+        lives.append((yield from _life(row)))
+    return lives
+
+
+def _life(row: Row) -> Op[Json]:
+    number, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at = row
+    replies = yield from _replies(turn or number)
+    return {
+        "id": ext_id, "platform": platform, "account": account, "key": key, "kind": kind, "state": state, "why": why,
+        "received_at": accepted_at, "ended_at": ended_at,
+        "turn": (yield from _turn(turn)) if turn else None,
+        "replies": replies,
+    }  # fmt: skip
+
+
+def _turn(turn: int) -> Op[Json | None]:
+    rows = yield sql(
+        "SELECT session_id, state, attempt, instance, note, reason, started_at, attempt_at, ended_at, why FROM turn"
+        " WHERE id=$1", turn,
+    )
+    if not rows:
+        return None
+    session_id, state, attempt, instance, note, reason, started_at, attempt_at, ended_at, why = rows[0]
+    attempts = yield from _attempts(turn)
+    if state != "interrupted":  # then the attempt that ended is among the earlier ones
+        names = ("attempt", "instance", "note", "started_at", "ended_at", "why")
+        values = (attempt, instance, note, attempt_at, ended_at, why or state)
+        attempts.append(dict(zip(names, values, strict=True)))
+    return {
+        "id": str(turn), "session_id": session_id, "state": state, "reason": reason, "why": why, "note": note,
+        "started_at": started_at, "ended_at": ended_at, "attempts": attempts,
+        "steps": (yield from _steps(session_id, turn)), "effects": (yield from _effects(turn)),
+    }  # fmt: skip
+
+
+def _attempts(turn: int) -> Op[list[Json]]:
+    rows = yield sql(
+        "SELECT attempt, instance, note, started_at, ended_at, why FROM attempt WHERE turn=$1 ORDER BY attempt", turn
+    )
+    names = ("attempt", "instance", "note", "started_at", "ended_at", "why")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _steps(session_id: str, turn: int) -> Op[list[Json]]:
+    """Found through the session's index: a turn's rows stand together at the end of the transcript it was written to."""
+    rows = yield sql(
+        "SELECT seq, role, attempt, at FROM message WHERE session_id=$1 AND turn=$2 ORDER BY seq", session_id, turn
+    )
+    return [dict(zip(("seq", "role", "attempt", "at"), row, strict=True)) for row in rows]
+
+
+def _effects(turn: int) -> Op[list[Json]]:
+    rows = yield sql(
+        "SELECT call_id, name, effect, state, attempt, begun_at, done_at FROM effect WHERE turn=$1 ORDER BY begun_at",
+        turn,
+    )
+    names = ("call_id", "name", "class", "state", "attempt", "begun_at", "done_at")
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _replies(number: int) -> Op[list[Json]]:
+    """A turn's reply has the turn's number, a command's answer the command's."""
+    rows = yield sql(
+        "SELECT id, kind, state, attempts, parts, marked, error, created_at, ended_at FROM outbox WHERE id=$1", number
+    )
+    names = ("id", "kind", "state", "attempts", "parts", "marked", "error", "created_at", "ended_at")
+    return [{**dict(zip(names, row, strict=True)), "id": str(row[0]), "marked": bool(row[5])} for row in rows]
+
+
+def figures() -> Op[Json]:
+    """How much is open, from indexes of what is open: it costs nothing on a large home."""
+    inbox = yield sql("SELECT state, count(*) FROM inbox WHERE ended_at IS NULL GROUP BY state")
+    turns = yield sql("SELECT state, count(*) FROM turn WHERE ended_at IS NULL GROUP BY state")
+    outbox = yield sql("SELECT state, count(*) FROM outbox WHERE ended_at IS NULL GROUP BY state")
+    return {"inbox": dict(inbox), "turns": dict(turns), "outbox": dict(outbox)}

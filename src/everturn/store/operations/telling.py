@@ -1,0 +1,132 @@
+"""What people are told: events of a key, replies and notices, as parts of the operation that they report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from everturn.model import Event, Reply, SessionSource
+from everturn.store.interface import Op, sql
+from everturn.store.operations.entries import source_of, write_source
+
+_encode = msgspec.json.Encoder().encode
+EVENT = "INSERT INTO event (key, seq, kind, data, at) VALUES ($1, $2, $3, $4, $5)"
+EVENTS_2 = EVENT + ", ($1, $6, $7, $8, $9)"
+REPLY = (
+    "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, valid_until, instance,"
+    " created_at, ended_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $9, $12)"
+    " ON CONFLICT (id) DO NOTHING"
+)
+ANY_OPEN_REPLY = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL LIMIT 1"
+
+
+Fact = tuple[str, str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """How replies of one key leave: as an event, at once by us, or when the outbox comes to them."""
+
+    by_event: bool
+    send_now: bool = False  # the platform can recognise a repetition, so claiming may be part of finishing
+    valid_s: float | None = None
+
+
+def fact(kind: str, at: float, **data: object) -> Fact:
+    """An event before it has a number."""
+    return kind, _encode(data).decode(), at
+
+
+def append_events(key: str, last: int, facts: list[Fact]) -> Op[tuple[Event, ...]]:
+    """Store facts under the entry's lock; the caller has moved event_seq past them, `last` is where it stood."""
+    events = tuple(Event(last + n, *each) for n, each in enumerate(facts, 1))
+    if len(events) == 2:  # noqa: PLR2004  the usual case in one statement
+        one, two = events
+        yield sql(EVENTS_2, key, one.seq, one.kind, one.data, one.at, two.seq, two.kind, two.data, two.at)
+        return events
+    for event in events:
+        yield sql(EVENT, key, event.seq, event.kind, event.data, event.at)
+    return events
+
+
+def owe(
+    number: int,
+    key: str,
+    turn: int | None,
+    kind: str,
+    source: SessionSource,
+    text: str,
+    at: float,
+    delivery: Delivery,
+    instance: int,
+) -> Op[Reply | None]:
+    """Store the obligation to deliver; the reply itself when it is ours to send at once.
+
+    An event platform has it delivered with this very commit.
+    """
+    sender: int | None = None
+    state, ended_at = ("sent", at) if delivery.by_event else ("owed", None)
+    if delivery.send_now and not delivery.by_event and not (yield sql(ANY_OPEN_REPLY, key)):
+        state, sender = "sending", instance
+    valid_until = at + delivery.valid_s if delivery.valid_s else None
+    raw = write_source(source).decode()
+    yield sql(REPLY, number, key, turn, kind, source.platform, raw, text, state, at, valid_until, sender, ended_at)
+    if state != "sending":
+        return None
+    return Reply(
+        id=number,
+        key=key,
+        kind=kind,
+        source=source,
+        text=text,
+        attempts=0,
+        sent_parts=(),
+        marked=False,
+        valid_until=valid_until,
+    )
+
+
+def tell(
+    number: int,
+    key: str,
+    source: SessionSource | None,
+    text: str,
+    reason: str,
+    at: float,
+    delivery: Delivery,
+    turn: int | None = None,
+) -> Op[list[Fact]]:
+    """Owe the people of a key a notice; returns the facts that the caller stores with its own."""
+    if source is None:
+        return []
+    yield from owe(number, key, turn, "notice", source, text, at, Delivery(by_event=delivery.by_event), 0)
+    return [fact("notice", at, text=text, reason=reason)] if delivery.by_event else []
+
+
+def report(key: str, last: int, facts: list[Fact]) -> Op[tuple[Event, ...]]:
+    """Move the key's event number and store the facts; the entry is locked by the caller."""
+    if not facts:
+        return ()
+    yield sql("UPDATE entry SET event_seq=$2 WHERE key=$1", key, last + len(facts))
+    return (yield from append_events(key, last, facts))
+
+
+def events_after(key: str, after: int, limit: int) -> Op[list[Event]]:
+    """The events a watcher missed."""
+    rows = yield sql(
+        "SELECT seq, kind, data, at FROM event WHERE key=$1 AND seq>$2 ORDER BY seq LIMIT $3", key, after, limit
+    )
+    return [Event(*row) for row in rows]
+
+
+def event_range(key: str) -> Op[tuple[int, int]]:
+    """The oldest event number still kept (0 when none) and the newest ever given to this key."""
+    first = yield sql("SELECT seq FROM event WHERE key=$1 ORDER BY seq LIMIT 1", key)
+    last = yield sql("SELECT event_seq FROM entry WHERE key=$1", key)
+    return (first[0][0] if first else 0), (last[0][0] if last else 0)
+
+
+def stored_source(text: object, platform: str) -> SessionSource:
+    """A reply's target; a damaged one is refused by the platform later, visibly."""
+    return source_of(text) or SessionSource(platform=platform)

@@ -1,0 +1,72 @@
+"""Work that no message waits for: ending expired sessions, and forgetting what was kept long enough."""
+
+from __future__ import annotations
+
+from everturn.ids import oldest_id
+from everturn.model import SessionEntry
+from everturn.store.interface import Op, sql
+from everturn.store.operations.entries import COLUMNS, entry_of, lock_entry
+from everturn.store.operations.inbox import move_cursor
+from everturn.store.operations.turns import end_session
+
+DAY_S = 86_400.0
+EVENTS_KEPT_S = 7 * DAY_S
+IDS_KEPT_S = 37 * DAY_S  # a message's id outlives its body by 30 days
+BODIES_KEPT_S = 7 * DAY_S
+BATCH = 500
+FORGET_IDS = (
+    "DELETE FROM inbox WHERE id IN (SELECT id FROM inbox WHERE id<$1 AND ended_at IS NOT NULL ORDER BY id LIMIT $2)"
+    " RETURNING 1"
+)
+FORGET_REPLIES = (
+    "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE id<$1 AND state='sent' ORDER BY id LIMIT $2) RETURNING 1"
+)
+
+
+def idle_entries(after: str, limit: int) -> Op[list[SessionEntry]]:
+    """Entries with a session and no turn, a page at a time, for the expiry watcher."""
+    rows = yield sql(
+        f"SELECT {COLUMNS} FROM entry WHERE key>$1 AND session_id IS NOT NULL AND turn IS NULL AND expired IS NULL"
+        " ORDER BY key LIMIT $2",
+        after, limit,
+    )
+    return [entry_of(row) for row in rows]
+
+
+def expire(key: str, active_at: float, reason: str, at: float) -> Op[bool]:
+    """End an expired session without waiting for a message; refused when anything moved since it was looked at."""
+    entry = yield from lock_entry(key)
+    if entry is None or entry.turn is not None or entry.active_at != active_at or entry.expired:
+        return False
+    if (yield sql("SELECT 1 FROM inbox WHERE key=$1 AND ended_at IS NULL LIMIT 1", key)):
+        return False
+    yield sql("UPDATE entry SET expired=$2 WHERE key=$1", key, reason)
+    yield from end_session(entry.session_id, reason, entry.seq, at)
+    return True
+
+
+def forget(now: float) -> Op[int]:
+    """One bounded batch of what was kept long enough; the number of rows, 0 when there is nothing left."""
+    gone = yield sql(
+        "DELETE FROM event WHERE id IN (SELECT id FROM (SELECT id, at FROM event ORDER BY id LIMIT $2) AS oldest"
+        " WHERE at<$1) RETURNING 1",
+        now - EVENTS_KEPT_S, BATCH,
+    )
+    ids = yield sql(FORGET_IDS, oldest_id(now - IDS_KEPT_S), BATCH)
+    replies = yield sql(FORGET_REPLIES, oldest_id(now - IDS_KEPT_S), BATCH)
+    bodies = yield from _forget_bodies(now)
+    return len(gone) + len(ids) + len(replies) + bodies
+
+
+def _forget_bodies(now: float) -> Op[int]:
+    """What people wrote goes before the id by which a late repetition is recognised; a cursor says how far we are."""
+    place = yield sql("SELECT value FROM cursor WHERE platform='upkeep' AND account='bodies'")
+    after = int(place[0][0]) if place else 0
+    rows = yield sql(
+        "UPDATE inbox SET body='' WHERE id IN (SELECT id FROM inbox WHERE id>$1 AND id<$2 AND ended_at IS NOT NULL"
+        " ORDER BY id LIMIT $3) RETURNING id",
+        after, oldest_id(now - BODIES_KEPT_S), BATCH,
+    )
+    if rows:
+        yield from move_cursor("upkeep", "bodies", str(max(row[0] for row in rows)), now)
+    return len(rows)

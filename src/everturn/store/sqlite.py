@@ -1,0 +1,99 @@
+"""The SQLite engine: operations go to one writer thread with group commit, reads to two readers beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self, TypeVar
+
+from everturn.errors import StoreUnavailable
+from everturn.store.death import OnDeath, end_process
+from everturn.store.interface import Op, P
+from everturn.store.migrations import SCHEMA, load
+from everturn.store.sqlite_file import SQLiteFile
+from everturn.store.sqlite_threads import Call, Reader, Writer
+
+T = TypeVar("T")
+READERS = 2
+
+
+class SQLiteStore:
+    """A home's database file. Nobody else opens it while we do."""
+
+    def __init__(self, file: SQLiteFile, on_death: OnDeath = end_process, close_within_s: float = 5.0) -> None:
+        """Use `open`: it checks the file first."""
+        loop = asyncio.get_running_loop()
+        reads: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._writer = Writer(file, loop, on_death, close_within_s)
+        self._readers = [Reader(file, reads, loop, on_death, close_within_s) for _ in range(READERS)]
+        self._held: set[int] = set()
+        self._accepting = True
+        self._create_future = loop.create_future
+        self._put = self._writer.calls.put
+        self._put_read = reads.put
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        *,
+        schema: Path = SCHEMA,
+        vfs: str | None = None,
+        on_death: OnDeath = end_process,
+        close_within_s: float = 5.0,
+    ) -> Self:
+        """Check the file, bring its schema up to date, start the threads."""
+        file = SQLiteFile(path, vfs)
+        await asyncio.to_thread(file.prepare, load(schema / "sqlite"))
+        return cls(file, on_death, close_within_s)
+
+    @property
+    def commits(self) -> int:
+        """Groups that were committed and synced."""
+        return self._writer.commits
+
+    @property
+    def operations(self) -> int:
+        """Operations that were committed."""
+        return self._writer.operations
+
+    def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Run and commit; returns after the commit is durable."""
+        future: asyncio.Future[T] = self._create_future()
+        if self._accepting:
+            self._put((operation, args, kwargs, future))
+        else:
+            future.set_exception(StoreUnavailable("the store is closed"))
+        return future
+
+    def read(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Run on a reader, beside the writer; the operation only selects."""
+        future: asyncio.Future[T] = self._create_future()
+        if self._accepting:
+            self._put_read((operation, args, kwargs, future))
+        else:
+            future.set_exception(StoreUnavailable("the store is closed"))
+        return future
+
+    async def hold(self, instance: int) -> None:
+        """The home's lock already says that we are the only one alive."""
+        self._held = {instance}
+
+    async def alive(self) -> set[int]:
+        """Ourselves: whoever holds the home knows that every other instance of it is dead."""
+        return set(self._held)
+
+    def trouble(self) -> str | None:
+        """What keeps us from committing or reading now."""
+        return next((words for thread in (self._writer, *self._readers) if (words := thread.trouble())), None)
+
+    async def close(self) -> None:
+        """Finish what was accepted, then let go of the file. The writer goes last and leaves no WAL behind."""
+        self._accepting = False
+        self._put_read(None)
+        for reader in self._readers:
+            await reader.ended()
+        self._put(None)
+        await self._writer.ended()

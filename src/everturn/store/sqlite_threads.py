@@ -1,0 +1,403 @@
+"""The threads of the SQLite engine. What waits when the writer wakes shares one transaction and one sync.
+
+A fault of the disk or the system is waited out, with a growing delay; an error of the operation itself is its caller's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import apsw
+import structlog
+
+from everturn.errors import StoreUnavailable
+from everturn.store.death import OnDeath
+from everturn.store.interface import Op
+from everturn.store.sqlite_file import DAMAGED, ENVIRONMENTAL, SQLiteFile
+
+Call = tuple[Callable[..., Op[Any]], tuple[Any, ...], dict[str, Any], "asyncio.Future[Any]"]
+Outcome = tuple["asyncio.Future[Any]", Any, Exception | None]
+Execute = Callable[..., apsw.Cursor]
+One = Callable[[Call, apsw.Connection, Execute], Outcome]
+
+GROUP = 512  # operations that share a transaction at most
+READS = 8  # reads that one reader takes at once
+FIRST_DELAY_S = 0.01
+LONGEST_DELAY_S = 1.0
+FAILURES_IN_A_ROW = 3  # then it is not one operation's page that is bad: wait before the next try
+QUIET_S = 1.0  # nothing to do for so long: tidy up
+BETWEEN_VACUUMS_S = 0.02
+CHECKPOINT_PAGES = 4000  # 16 MiB: pages that change often are copied once
+RESTART_PAGES = 8000  # the WAL did not start anew by itself: wait until the readers let go of it
+SPARE_PAGES = 1024  # free pages the file may keep
+VACUUM_PAGES = 512  # pages given back at once: no operation waits long for it
+KEPT_TEXTS = 4096
+PARAMETER = re.compile(r"'[^']*'|\$(\d+)")  # what is quoted stays as it is
+
+log = structlog.get_logger()
+
+
+class WroteThenFailedError(Exception):
+    """An operation failed after it had written, in a group without savepoints."""
+
+
+class Thread:
+    """Serves calls with a connection of its own and tells the event loop what came of them."""
+
+    environmental: tuple[type[Exception], ...] = ENVIRONMENTAL
+    limit = GROUP
+
+    def __init__(
+        self,
+        file: SQLiteFile,
+        calls: queue.SimpleQueue[Call | None],
+        loop: asyncio.AbstractEventLoop,
+        on_death: OnDeath,
+        close_within_s: float,
+    ) -> None:
+        self.calls = calls
+        self.file = file
+        self.tidy_after_s: float | None = None
+        self._db: apsw.Connection | None = None
+        self._loop = loop
+        self._on_death = on_death
+        self._close_within_s = close_within_s
+        self._accepting = True
+        self._damage: str | None = None
+        self._fault: str | None = None
+        self._failing = False  # the last try met a fault: try nothing before the delay is over
+        self._stuck: list[Call] = []  # met a fault; tried again, alone, until they pass
+        self._delay_s = FIRST_DELAY_S
+        self._retry_at = 0.0
+        self._progress_at = 0.0
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._live, name=f"everturn-{type(self).__name__}", daemon=True)
+        self._thread.start()
+
+    def trouble(self) -> str | None:
+        return self._damage or self._fault
+
+    async def ended(self) -> None:
+        """Wait for the thread's end."""
+        await self._over.wait()
+        self._thread.join()
+
+    def connect(self) -> apsw.Connection:
+        raise NotImplementedError
+
+    def attempt(self, call: Call) -> Outcome:
+        """Run one call in a transaction of its own."""
+        raise NotImplementedError
+
+    def serve(self, calls: list[Call]) -> None:
+        """Run what has just come."""
+        self.one_by_one(calls)
+
+    def tidy(self) -> None:
+        """Nothing has come for a while."""
+
+    def db(self) -> apsw.Connection:
+        """The connection, opened again if a fault took it."""
+        if self._db is None:
+            self._db = self.connect()
+        return self._db
+
+    def one_by_one(self, calls: list[Call]) -> None:
+        """Each alone; those that meet a fault stay and are tried again later, the untried ones first."""
+        failures = 0
+        failed: list[Call] = []
+        for number, call in enumerate(calls, 1):
+            failures = 0 if self._alone(call) else failures + 1
+            if failures:
+                failed.append(call)
+            if failures == FAILURES_IN_A_ROW:
+                failed[:0] = calls[number:]
+                break
+        self._stuck += failed
+        if self._stuck:
+            self._retry_at = time.monotonic() + self._delay_s
+            self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
+        else:
+            self._delay_s = FIRST_DELAY_S
+            self._fault = None
+
+    def tell(self, outcomes: list[Outcome]) -> None:
+        """Settle the callers' futures, all in one hop to the event loop."""
+        self._loop.call_soon_threadsafe(settle, outcomes)
+
+    def put_right(self, error: Exception) -> None:
+        """Leave the failed transaction; where its outcome is unknown, the connection too."""
+        if isinstance(error, self.environmental):
+            self._failing = True
+            self._note(self.file.words(error))
+        keeps = apsw.FullError, apsw.BusyError, apsw.LockedError
+        if isinstance(error, ENVIRONMENTAL) and not isinstance(error, keeps):
+            self._drop()
+        self.roll_back()
+
+    def roll_back(self) -> None:
+        """End whatever transaction is left."""
+        try:
+            if self._db is not None and self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except apsw.Error:
+            self._drop()
+
+    def _alone(self, call: Call) -> bool:
+        try:
+            outcome = self.attempt(call)
+        except Exception as error:  # noqa: BLE001  a fault is waited out, the rest is the caller's
+            self.put_right(error)
+            if isinstance(error, self.environmental):
+                return False
+            outcome = call[3], None, self._as_ours(error)
+        self._failing = False
+        self._progress_at = time.monotonic()
+        self.tell([outcome])
+        return True
+
+    def _as_ours(self, error: Exception) -> Exception:
+        """The caller's error; damage to the file is named as such and stays our trouble."""
+        if not isinstance(error, DAMAGED):
+            return error
+        damage = self.file.explain(error)
+        damage.__cause__ = error
+        self._damage = str(damage)
+        return damage
+
+    def _note(self, words: str) -> None:
+        if words != self._fault:
+            log.warning("store.trouble", what=words)
+        self._fault = words
+
+    def _drop(self) -> None:
+        if self._db is not None:
+            self._db.close(True)
+            self._db = None
+
+    def _live(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001  a store without its threads must not look alive
+            if not self._loop.is_closed():
+                self._on_death(error)
+        finally:
+            self._drop()
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._over.set)
+
+    def _work(self) -> None:
+        while self._accepting or self._stuck:
+            calls = self._take()
+            if calls:
+                self.serve(calls)
+            if self._stuck and time.monotonic() >= self._retry_at:
+                stuck, self._stuck = self._stuck, []
+                self.one_by_one(stuck)
+            if self._stuck and not self._accepting and time.monotonic() > self._progress_at + self._close_within_s:
+                self._give_up()
+
+    def _take(self) -> list[Call]:
+        """Everything that waits, up to the limit; sleeps while there is nothing to do."""
+        if self._stuck and (self._failing or not self._accepting):
+            time.sleep(max(0.0, self._retry_at - time.monotonic()))
+            taken: list[Call | None] = []
+        else:
+            taken = self._first()
+        if self._accepting:
+            self._take_more(taken)
+        if taken and taken[-1] is None:
+            self._accepting = False
+            self._progress_at = time.monotonic()
+            self.calls.put(None)  # for the other readers
+        return [call for call in taken if call is not None]
+
+    def _first(self) -> list[Call | None]:
+        patience = self.tidy_after_s
+        if self._stuck:
+            patience = max(0.0, self._retry_at - time.monotonic())
+        try:
+            return [self.calls.get(timeout=patience)]
+        except queue.Empty:
+            if not self._stuck:
+                self.tidy()
+            return []
+
+    def _take_more(self, taken: list[Call | None]) -> None:
+        with contextlib.suppress(queue.Empty):  # another reader was quicker
+            for _ in range(min(self.calls.qsize(), self.limit - len(taken))):
+                taken.append(self.calls.get_nowait())  # noqa: PERF401  what was taken before Empty must be kept
+
+    def _give_up(self) -> None:
+        words = f"closed before it could be written: {self._fault}"
+        stuck, self._stuck = self._stuck, []
+        self.tell([(call[3], None, StoreUnavailable(words)) for call in stuck])
+
+
+class Writer(Thread):
+    """The only one that writes. A group does without savepoints until one of its operations fails half-way."""
+
+    def __init__(
+        self, file: SQLiteFile, loop: asyncio.AbstractEventLoop, on_death: OnDeath, close_within_s: float
+    ) -> None:
+        self.commits = 0
+        self.operations = 0
+        self._wal_pages = 0
+        self._checkpoint_at = CHECKPOINT_PAGES
+        super().__init__(file, queue.SimpleQueue(), loop, on_death, close_within_s)
+
+    def connect(self) -> apsw.Connection:
+        db = self.file.writer()
+        db.set_wal_hook(self._wal_grew)
+        return db
+
+    def attempt(self, call: Call) -> Outcome:
+        return self._together([call], self._guarded)[0]
+
+    def serve(self, calls: list[Call]) -> None:
+        """All in one transaction. If that fails as a whole nothing was promised yet: each is run again alone."""
+        try:
+            outcomes = self._group(calls)
+        except Exception as error:  # noqa: BLE001  judged one by one
+            self.put_right(error)
+            self.one_by_one(calls)
+        else:
+            self.tell(outcomes)
+        self.tidy_after_s = QUIET_S
+        if self._wal_pages >= self._checkpoint_at:
+            self._checkpoint()
+
+    def tidy(self) -> None:
+        """Move the WAL into the file, and give free pages back bit by bit."""
+        self.tidy_after_s = None
+        self._checkpoint()
+        try:
+            if self.db().pragma("freelist_count") > SPARE_PAGES:
+                self.db().execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
+                self.tidy_after_s = BETWEEN_VACUUMS_S
+        except apsw.Error as error:
+            log.warning("store.vacuum_failed", error=str(error))
+            self.roll_back()
+
+    def _group(self, calls: list[Call]) -> list[Outcome]:
+        try:
+            return self._together(calls, self._freely)
+        except WroteThenFailedError:
+            self.roll_back()
+            return self._together(calls, self._guarded)
+
+    def _together(self, calls: list[Call], one: One) -> list[Outcome]:
+        db = self.db()
+        execute = db.cursor().execute
+        execute("BEGIN IMMEDIATE")
+        outcomes = [one(call, db, execute) for call in calls]
+        execute("COMMIT")
+        self.commits += 1
+        self.operations += len(calls)
+        return outcomes
+
+    def _freely(self, call: Call, db: apsw.Connection, execute: Execute) -> Outcome:
+        """Without a savepoint: an operation that fails before it wrote anything leaves nothing to undo."""
+        operation, args, kwargs, future = call
+        before = db.total_changes()
+        try:
+            return future, drive(operation(*args, **kwargs), execute), None
+        except Exception as error:
+            if self._is_everybodys(error, db):
+                raise
+            if db.total_changes() != before:
+                raise WroteThenFailedError from error
+            return future, None, error
+
+    def _guarded(self, call: Call, db: apsw.Connection, execute: Execute) -> Outcome:
+        operation, args, kwargs, future = call
+        execute("SAVEPOINT operation")
+        try:
+            outcome: Outcome = future, drive(operation(*args, **kwargs), execute), None
+        except Exception as error:
+            if self._is_everybodys(error, db):
+                raise
+            execute("ROLLBACK TO operation")
+            outcome = future, None, error
+        execute("RELEASE operation")
+        return outcome
+
+    def _is_everybodys(self, error: Exception, db: apsw.Connection) -> bool:
+        """A fault of the disk is, and whatever ended the transaction (a full disk ends all of it)."""
+        return isinstance(error, ENVIRONMENTAL + DAMAGED) or not db.in_transaction
+
+    def _wal_grew(self, _db: apsw.Connection, _name: str, pages: int) -> int:
+        if pages < self._wal_pages:  # it started anew
+            self._checkpoint_at = CHECKPOINT_PAGES
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _checkpoint(self) -> None:
+        """Copy the WAL into the file, so that the WAL can start anew; insist when it has grown too long."""
+        insist = self._wal_pages >= RESTART_PAGES
+        mode = apsw.SQLITE_CHECKPOINT_RESTART if insist else apsw.SQLITE_CHECKPOINT_PASSIVE
+        self._checkpoint_at = self._wal_pages + (RESTART_PAGES if insist else CHECKPOINT_PAGES)
+        try:
+            self.db().wal_checkpoint(mode=mode)
+        except apsw.Error as error:
+            log.warning("store.checkpoint_failed", error=str(error), wal_pages=self._wal_pages)
+
+
+class Reader(Thread):
+    """Reads beside the writer, each operation in one short transaction: a long one would hold up the WAL."""
+
+    limit = READS
+    environmental = tuple(kind for kind in ENVIRONMENTAL if kind is not apsw.ReadOnlyError)
+
+    def connect(self) -> apsw.Connection:
+        return self.file.reader()
+
+    def attempt(self, call: Call) -> Outcome:
+        operation, args, kwargs, future = call
+        execute = self.db().cursor().execute
+        execute("BEGIN")
+        result = drive(operation(*args, **kwargs), execute)
+        execute("COMMIT")
+        return future, result, None
+
+
+class Texts(dict[str, str]):
+    """Our `$1` as SQLite's `?1`, which binds by position; each text is translated once."""
+
+    def __missing__(self, text: str) -> str:
+        if len(self) >= KEPT_TEXTS:
+            self.clear()
+        native = self[text] = PARAMETER.sub(lambda found: f"?{found[1]}" if found[1] else found[0], text)
+        return native
+
+
+texts = Texts()
+
+
+def drive(operation: Op[Any], execute: Execute) -> Any:
+    """Run an operation's statements until it returns."""
+    send = operation.send
+    try:
+        text, args = send(None)  # type: ignore[arg-type]  # a generator starts with None
+        while True:
+            text, args = send(execute(texts[text], args).fetchall())
+    except StopIteration as end:
+        return end.value
+
+
+def settle(outcomes: list[Outcome]) -> None:
+    """On the event loop: a caller that was cancelled is not told, its operation stands."""
+    for future, result, error in outcomes:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)

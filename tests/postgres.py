@@ -1,0 +1,170 @@
+"""A real PostgreSQL server for tests, crash tests and benchmarks: started, stopped and killed at will.
+
+Knows nothing of pytest, so that `bench` and child processes can use it too.
+"""
+
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+StopMode = Literal["smart", "fast", "immediate"]
+
+SETTINGS = {
+    "listen_addresses": "'127.0.0.1'",
+    "unix_socket_directories": "''",
+    "max_connections": "200",
+    "logging_collector": "off",
+    "log_checkpoints": "off",
+}
+# Safe against the death of any process, not of the machine: WAL still reaches the kernel at each commit.
+FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
+
+
+class PostgresServer:
+    """One server in a directory of its own. `durable` keeps fsync on: for benchmarks, not for ordinary tests."""
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self.port = free_port()
+        self._programs = find_programs()
+        self._account = unprivileged_account()
+        self._directory = make_directory(self._account)
+        self._databases = 0
+        self._create_cluster({**SETTINGS, **({} if durable else FAST_SETTINGS), "port": str(self.port)})
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def start(self) -> None:
+        """Return when the server accepts connections; starting a running server does nothing."""
+        if not self.running():
+            self._control("start", "--log", str(self._directory / "log"))
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stop it; `immediate` is a crash: the next start recovers from the WAL."""
+        if self.running():
+            self._control("stop", "--mode", mode)
+
+    def restart(self, mode: StopMode = "fast") -> None:
+        self.stop(mode)
+        self.start()
+
+    def running(self) -> bool:
+        return self._run("pg_ctl", "status", "--pgdata", str(self._data), check=False).returncode == 0
+
+    def remove(self) -> None:
+        """Stop it and delete its files."""
+        self.stop("immediate")
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def log(self) -> str:
+        return (self._directory / "log").read_text(encoding="utf-8", errors="replace")
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, template: str = "template0") -> str:
+        """The url of a new database, empty or a copy of the database named `template`."""
+        self._databases += 1
+        name = f"everturn_{os.getpid()}_{self._databases}"
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Drop it whoever is still connected."""
+        self.execute(f'DROP DATABASE IF EXISTS "{url.rpartition("/")[2]}" WITH (FORCE)')
+
+    def execute(self, statement: str, database: str = "postgres") -> str:
+        """Run one statement outside any event loop; rows come back as unaligned text."""
+        options = ("--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1")
+        return self._run("psql", *options, "--command", statement, self.url(database)).stdout
+
+    @property
+    def _data(self) -> Path:
+        return self._directory / "data"
+
+    def _create_cluster(self, settings: dict[str, str]) -> None:
+        self._run("initdb", "--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", str(self._data))
+        with (self._data / "postgresql.conf").open("a", encoding="utf-8") as file:
+            file.writelines(f"{name} = {value}\n" for name, value in settings.items())
+
+    def _control(self, *arguments: str) -> None:
+        self._run("pg_ctl", *arguments, "--wait", "--silent", "--pgdata", str(self._data))
+
+    def _run(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = run_as(self._account, [str(self._programs / program), *arguments], self._directory)
+        if check and done.returncode != 0:
+            raise RuntimeError(f"{program} {arguments[0]} failed: {done.stdout}{done.stderr}")
+        return done
+
+
+def find_programs() -> Path:
+    """The folder that holds initdb, pg_ctl and psql: where PATH says, else Debian's newest version."""
+    on_path = shutil.which("initdb")
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=version_of, reverse=True)
+    for folder in [*debian, *([Path(on_path).parent] if on_path else [])]:
+        if all((folder / program).exists() for program in ("initdb", "postgres", "pg_ctl", "psql")):
+            return folder
+    raise RuntimeError("PostgreSQL's server programs were not found: run scripts/setup-test")
+
+
+def version_of(folder: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", folder.parent.name)]
+
+
+def unprivileged_account() -> pwd.struct_passwd | None:
+    """Who runs the server: PostgreSQL refuses root. None means ourselves."""
+    if os.geteuid() != 0:
+        return None
+    known = {account.pw_name: account for account in pwd.getpwall()}
+    return known.get("postgres") or known["nobody"]
+
+
+def make_directory(account: pwd.struct_passwd | None) -> Path:
+    """A fresh directory that `account` owns and can reach."""
+    parents = [tempfile.gettempdir(), "/var/tmp"]
+    parent = next((parent for parent in parents if account is None or reachable_by_all(Path(parent))), parents[0])
+    directory = Path(tempfile.mkdtemp(prefix="everturn-postgres-", dir=parent))
+    if account is not None:
+        os.chown(directory, account.pw_uid, account.pw_gid)
+    return directory
+
+
+def reachable_by_all(directory: Path) -> bool:
+    return all(step.stat().st_mode & 0o001 for step in (directory, *directory.resolve().parents))
+
+
+def run_as(
+    account: pwd.struct_passwd | None, command: Sequence[str], directory: Path
+) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    user, group = (account.pw_uid, account.pw_gid) if account else (None, None)
+    return subprocess.run(
+        command,
+        cwd=directory,
+        env={**environment, "LC_ALL": "C"},
+        user=user,
+        group=group,
+        extra_groups=None if account is None else [],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
