@@ -38,6 +38,7 @@ def test_nothing_makes_no_pieces(text: str) -> None:
         ("ab\n" + "c" * 20, ["ab", "c" * 20]),
         ("x" * 18 + "\n    indented line", ["x" * 18, "    indented line"]),
         ("x" * 18 + "\n" * 40 + "y", ["x" * 18, "y"]),
+        ("\t" * 25 + "word", ["\t" * 5 + "word"]),
         ("x" * 18 + " \n \n" + "y" * 9, ["x" * 18, "y" * 9]),
     ],
 )

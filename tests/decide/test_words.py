@@ -21,6 +21,13 @@ EVERY_TEXT = [
     words.nothing_to_resume(),
     words.earlier({"old-1": "about the garden", "old-2": ""}),
     words.earlier({}),
+    words.busy_resume(),
+    words.status(None, "active", None, False, 0),
+    *(
+        words.status("s-1", state, "stuck", running, 2)
+        for state in ("active", "suspended")
+        for running in (True, False)
+    ),
     words.moved(),
     words.back(),
     *(words.queued_limit(limit) for limit in (1, 50)),
@@ -115,3 +122,17 @@ def test_we_are_back() -> None:
 
 def test_help_has_a_line_for_each_command() -> None:
     assert [line.split(":")[0] for line in words.help_text(COMMANDS).splitlines()] == [f"/{name}" for name in COMMANDS]
+
+
+def test_the_list_of_earlier_conversations_shows_how_to_take_one() -> None:
+    text = words.earlier({"1": "about the garden", "2": ""})
+    assert text.splitlines()[1:3] == ["1  about the garden", "2"]
+    assert "/resume 1 " in text
+
+
+def test_status_says_what_is_true_promise_13() -> None:
+    assert "No conversation" in words.status(None, "active", None, running=False, waiting=0)
+    assert "s-1: ready. 0 messages" in words.status("s-1", "active", None, running=False, waiting=0)
+    assert "a task is running. 1 message " in words.status("s-1", "active", None, running=True, waiting=1)
+    pending = words.status("s-1", "resume_pending", "restart_timeout", running=False, waiting=0)
+    assert "resume pending (restart_timeout)" in pending

@@ -89,11 +89,11 @@ def nothing_to_resume() -> str:
 
 
 def earlier(sessions: Mapping[str, str]) -> str:
-    """The answer to /resume without an argument: session ids and what each was about."""
+    """The answer to /resume without an argument: what names each conversation, and what it was about."""
     if not sessions:
         return "There is no earlier conversation here."
     listed = "\n".join(f"{session_id}  {about}".rstrip() for session_id, about in sessions.items())
-    return f"Earlier conversations:\n{listed}\nSend /resume with one of these ids to bring it back."
+    return f"Earlier conversations:\n{listed}\nSend /resume {next(iter(sessions))} to bring back the first of them."
 
 
 def moved() -> str:

@@ -59,6 +59,7 @@ class Gateway:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.report: Report | None = None
         self._loops: list[asyncio.Task[None]] = []
+        self._stopping = False
 
     async def start(self) -> Report:
         """Enter a life, put right what earlier ones left, then read platforms and take turns."""
@@ -90,6 +91,7 @@ class Gateway:
 
     async def stop(self, stop: Stop | None) -> None:
         """End every loop; after a drain, write how we ended."""
+        self._stopping = True
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -113,8 +115,9 @@ class Gateway:
         return task
 
     def _loop_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None and not self.failed.done():
-            self.failed.set_exception(task.exception() or RuntimeError("a loop ended"))
+        error = RuntimeError("a loop was cancelled") if task.cancelled() else task.exception()
+        if error is not None and not self._stopping and not self.failed.done():
+            self.failed.set_exception(error)
 
     async def _tell_running(self, *, restarting: bool) -> None:
         """The banner, once per conversation with a running turn; a failure to tell never delays the stop."""

@@ -1,0 +1,108 @@
+"""The PostgreSQL server: how connections to it are made, and what its errors mean. No password leaves this file."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from everturn.errors import ConfigError, StoreError, StoreUnavailable, StoreUnusable
+from everturn.store.address import without_password
+from everturn.store.migrations import CREATE_TABLE, INSERT_VERSION, SELECT_VERSION, TABLE, Migration, missing
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+
+STATEMENTS = 512  # prepared statements a connection keeps
+CONNECT_WITHIN_S = 10.0
+MIGRATION_LOCK = 0x6576657274757271  # nobody else's number, we hope
+SETTINGS = {
+    "application_name": "everturn",
+    "jit": "off",  # our statements are short, compiling them costs more than running them
+    "idle_in_transaction_session_timeout": "15000",  # a frozen process must not keep its row locks
+}
+
+REFUSED = ("28", "3D", "42501")  # who we are, which database, what we may do
+CONFLICTS = ("40001", "40P01", "55P03")  # somebody was quicker: run it again
+FAULTS = ("08", "53", "57", "58", "40", "25006", "25P03", "55P03")
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresServer:
+    """One database on one server."""
+
+    url: str = field(repr=False)
+    command_timeout_s: float
+    name: str
+
+    @classmethod
+    def at(cls, url: str, command_timeout_s: float) -> PostgresServer:
+        return cls(url, command_timeout_s, without_password(url))
+
+    async def connect(self) -> Connection:
+        """A new connection; its commands give up after a while, so that a dead network is noticed."""
+        return await asyncpg.connect(
+            self.url,
+            timeout=CONNECT_WITHIN_S,
+            command_timeout=self.command_timeout_s,
+            statement_cache_size=STATEMENTS,
+            max_cached_statement_lifetime=0,
+            server_settings=SETTINGS,
+        )
+
+    async def prepare(self, migrations: list[Migration]) -> None:
+        """Bring the schema up to date; of several starts at once, one does it."""
+        try:
+            connection = await self.connect()
+            try:
+                await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
+                await self._migrate(connection, migrations)
+            finally:
+                await connection.close(timeout=CONNECT_WITHIN_S)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
+            raise self.explain(error) from None  # the chain might show the url
+
+    async def _migrate(self, connection: Connection, migrations: list[Migration]) -> None:
+        known = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", TABLE)
+        version = await connection.fetchval(SELECT_VERSION) if known else 0
+        for migration in missing(migrations, version, self.name):
+            async with connection.transaction():
+                await connection.execute(CREATE_TABLE)
+                await connection.execute(migration.text)
+                await connection.execute(INSERT_VERSION, migration.version, time.time())
+
+    def explain(self, error: Exception) -> StoreError | ConfigError:
+        """What an error at the start means to the owner."""
+        if is_fault(error):
+            return StoreUnavailable(self.words(error))
+        state = sqlstate(error)
+        if state.startswith(REFUSED):
+            return StoreUnusable(f"{self.name} refuses us ({error}): correct store.url, or the server's rights")
+        if state:
+            return StoreUnusable(f"{self.name} cannot be used ({error})")
+        return ConfigError(
+            f"store.url {self.name!r} is not a PostgreSQL address: write postgresql://user@host/database"
+        )
+
+    def words(self, error: Exception) -> str:
+        """One sentence for a fault of the server or the network."""
+        if sqlstate(error) == "53100":
+            return f"the disk of {self.name} is full: free some space there"
+        if sqlstate(error):
+            return f"{self.name} cannot serve us now ({error})"
+        return f"{self.name} cannot be reached ({str(error) or type(error).__name__}): see the server and the network"
+
+
+def sqlstate(error: Exception) -> str:
+    return getattr(error, "sqlstate", None) or ""
+
+
+def is_fault(error: Exception) -> bool:
+    """Something that passes: the network, the server, or another transaction in the way."""
+    return isinstance(error, OSError) or sqlstate(error).startswith(FAULTS)
+
+
+def is_conflict(error: Exception) -> bool:
+    return sqlstate(error) in CONFLICTS

@@ -1,0 +1,329 @@
+"""For people who write adapters and agents: a platform that misbehaves on order, a scripted agent, a clock that is moved
+by hand, and a world that wires them to a real gateway. Nothing here is patched or mocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from everturn.agent.interface import Agent, Answer, TurnContext
+from everturn.clock import Clock, SystemClock
+from everturn.decide.delivery import Surety
+from everturn.decide.keys import session_key
+from everturn.errors import PlatformError
+from everturn.gateway.lifecycle import Gateway, Stop
+from everturn.gateway.parts import Settings
+from everturn.gateway.recovery import Report
+from everturn.model import Effect, Inbound, SessionSource, ToolCall
+from everturn.platform.interface import Limits, Platform
+from everturn.store.interface import Store
+from everturn.store.open import open_store
+
+
+class ManualClock:
+    """Time that passes only when it is told to."""
+
+    def __init__(self, at: float = 1_800_000_000.0) -> None:
+        self._at = at
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    def now(self) -> float:
+        """UTC seconds."""
+        return self._at
+
+    def monotonic(self) -> float:
+        """The same seconds."""
+        return self._at
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock was moved far enough."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._at + seconds, next(self._numbers), future))
+        await future
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; who slept long enough wakes, in order."""
+        self._at += seconds
+        while self._sleepers and self._sleepers[0][0] <= self._at:
+            _, _, future = heapq.heappop(self._sleepers)
+            if not future.done():
+                future.set_result(None)
+
+    def set_back(self, seconds: float) -> None:
+        """The machine's clock was corrected: wall time goes back, nobody wakes."""
+        self._at -= seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a send meets: an error, after the platform took the message or before."""
+
+    error: PlatformError
+    accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A message on the screen of a chat."""
+
+    chat: str
+    text: str
+    key: str
+    id: str
+
+
+class FakePlatform:
+    """A platform with a screen. Class A knows our keys, B can be read back, C neither; it fails when told to.
+
+    With a `file` it keeps what people said, what was acknowledged and what is on the screen there, so that it outlives
+    the process that talks to it, as a platform does.
+    """
+
+    account = ""
+
+    def __init__(
+        self,
+        name: str = "fake",
+        surety: Surety = Surety.KEYED,
+        faults: Iterable[Fault | None] = (),
+        file: Path | None = None,
+        limits: Limits = Limits(),  # noqa: B008  frozen
+        repeat: int = 1,
+    ) -> None:
+        self.name = name
+        self.surety = surety
+        self.limits = limits
+        self.screen: list[Shown] = []
+        self._by_key: dict[str, str] = {}
+        self.calls = 0
+        self._said: list[Inbound] = []
+        self._acknowledged = 0
+        self._faults = iter(faults)
+        self._file = file
+        self._repeat = repeat
+        self._changed = asyncio.Event()
+        if file is not None and file.exists():
+            self._load(file.read_text())
+
+    def say(self, chat: str, text: str, number: str | None = None, **about: str) -> str:
+        """Somebody writes; returns the message's id."""
+        message_id = number or f"m{len(self._said) + 1}"
+        source = SessionSource(platform=self.name, **({"chat_id": chat, "user_id": "ann", "message_id": message_id} | about))
+        self._said.append(Inbound(id=f"{message_id}@{chat}", source=source, text=text))
+        self._keep("said", id=message_id, chat=chat, text=text, about=about)
+        self._notify()
+        return message_id
+
+    def say_once(self, chat: str, text: str) -> None:
+        """Say it unless it was said before: people do not write again because a gateway restarts."""
+        if not any(each.source.chat_id == chat and each.text == text for each in self._said):
+            self.say(chat, text)
+
+    def said(self) -> list[Inbound]:
+        """What people wrote so far."""
+        return list(self._said)
+
+    async def inbound(self) -> AsyncIterator[Inbound]:
+        """What was said, from the first that was not acknowledged; each may be delivered more than once."""
+        place = self._acknowledged
+        while True:
+            while place < len(self._said):
+                for _ in range(self._repeat):
+                    yield self._said[place]
+                place += 1
+                self._acknowledged = place
+                self._keep("acknowledged", place=place)
+            changed = self._changed
+            await changed.wait()
+
+    async def send(self, to: SessionSource, text: str, key: str) -> str:
+        """Put a part on the screen, unless its key is there already and we know keys."""
+        self.calls += 1
+        fault = next(self._faults, None)
+        if fault is not None and not fault.accepted:
+            raise fault.error
+        known = self._by_key.get(key) if self.surety is Surety.KEYED else None
+        number = known or self._show(to, text, key)
+        if fault is not None:
+            raise fault.error
+        return number
+
+    async def find(self, to: SessionSource, key: str, text: str) -> str | None:
+        """Read back: only class B can."""
+        if self.surety is not Surety.READ_BACK:
+            return None
+        return self._by_key.get(key)
+
+    def texts(self, chat: str) -> list[str]:
+        """What a person in this chat sees of us."""
+        return [shown.text for shown in self.screen if shown.chat == chat]
+
+    async def until(self, true: Callable[[], bool], timeout_s: float = 20) -> None:
+        """Wait for something to be true of this platform."""
+        async with asyncio.timeout(timeout_s):
+            while not true():
+                await self._changed.wait()
+
+    def _show(self, to: SessionSource, text: str, key: str) -> str:
+        shown = Shown(to.chat_id or "", text, key, f"{self.name}-{len(self.screen) + 1}")
+        self.screen.append(shown)
+        self._by_key[key] = shown.id
+        self._keep("shown", chat=shown.chat, text=text, key=key, id=shown.id)
+        self._notify()
+        return shown.id
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def _keep(self, what: str, **data: object) -> None:
+        if self._file is None:
+            return
+        line = json.dumps({"what": what, **data}) + "\n"
+        number = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(number, line.encode())
+        finally:
+            os.close(number)
+
+    def _load(self, text: str) -> None:
+        file, self._file = self._file, None
+        for line in text.splitlines():
+            data = json.loads(line)
+            match data.pop("what"):
+                case "said":
+                    self.say(data["chat"], data["text"], data["id"], **data["about"])
+                case "acknowledged":
+                    self._acknowledged = data["place"]
+                case _:
+                    self.screen.append(Shown(data["chat"], data["text"], data["key"], data["id"]))
+                    self._by_key[data["key"]] = data["id"]
+        self._file = file
+
+
+Act = Callable[[str, str], Awaitable[str]]
+
+
+async def _nothing(name: str, _key: str) -> str:
+    return f"{name} done"
+
+
+class ScriptedAgent:
+    """Uses its tools in order, each in a step of its own, then answers. It goes on after an interruption."""
+
+    def __init__(
+        self,
+        tools: Sequence[str] = (),
+        answer: Callable[[TurnContext], str] = lambda turn: f"echo: {turn.words}",
+        act: Act = _nothing,
+        effect: Effect = Effect.ONCE,
+    ) -> None:
+        self._tools = tools
+        self._answer = answer
+        self._act = act
+        self._effect = effect
+        self.notes: list[str | None] = []
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """The script."""
+        self.notes.append(turn.note)
+        turn.calling()
+        done = 0
+        if turn.attempt > 1:
+            await turn.settle(self._run)
+            done = sum(row.role == "tool" for row in await turn.own())
+        for place in range(done, len(self._tools)):
+            call = ToolCall(id=f"call-{place + 1}", name=self._tools[place], effect=self._effect)
+            await turn.step("", [call], self._run)
+        return Answer(self._answer(turn))
+
+    async def _run(self, call: ToolCall, key: str) -> str:
+        return await self._act(call.name, key)
+
+
+class World:
+    """A gateway on a real database with whatever agent and platforms one brings."""
+
+    def __init__(
+        self,
+        url: str,
+        agent: Agent,
+        platforms: Sequence[Platform],
+        clock: Clock | None = None,
+        settings: Settings = Settings(),  # noqa: B008  frozen
+    ) -> None:
+        self._url = url
+        self._agent = agent
+        self.platforms: Mapping[str, Platform] = {each.name: each for each in platforms}
+        self.clock = clock or SystemClock()
+        self._settings = settings
+        self._gateway: Gateway | None = None
+        self._store: Store | None = None
+
+    @property
+    def gateway(self) -> Gateway:
+        """The running gateway."""
+        if self._gateway is None:
+            raise RuntimeError("the world is not started")
+        return self._gateway
+
+    @property
+    def store(self) -> Store:
+        """Its store."""
+        return self.gateway.parts.store
+
+    async def start(self) -> Report:
+        """Open the database and start."""
+        self._store = await open_store(self._url)
+        self._gateway = Gateway(self._store, self._agent, self.platforms, self.clock, self._settings)
+        return await self._gateway.start()
+
+    async def stop(self, kind: str = "stop") -> bool:
+        """A planned stop; True when every turn finished before it."""
+        stop = Stop(kind, "test")
+        finished = await self.gateway.drain(stop)
+        await self.gateway.stop(stop)
+        await self._close()
+        return finished
+
+    async def abandon(self) -> None:
+        """An end without a word: no drain, nothing written. (Tasks are cancelled; for a true death kill a process.)"""
+        store, self._store = self._store, None
+        gateway, self._gateway = self._gateway, None
+        if store is not None:
+            await store.close()
+        if gateway is not None:
+            await gateway.stop(None)
+
+    async def accept(self, inbound: Inbound) -> str:
+        """Hand a message to the door; returns its key."""
+        return (await self.gateway.intake.accept(inbound)).key
+
+    async def _close(self) -> None:
+        store, self._store, self._gateway = self._store, None, None
+        if store is not None:
+            await store.close()
+
+    async def __aenter__(self) -> World:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._gateway is not None:
+            await self.abandon() if error[0] else await self.stop()
+
+
+def key_of(platform: FakePlatform, chat: str) -> str:
+    """The session key of what `say` says in a chat."""
+    return session_key(SessionSource(platform=platform.name, chat_id=chat, user_id="ann"))

@@ -1,0 +1,1 @@
+"""Deaths: at every crash point, by real signals, at every sync."""

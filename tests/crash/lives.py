@@ -1,0 +1,219 @@
+"""One life of a gateway in a process of its own, that dies (or is cancelled) at the k-th hit of a crash point.
+
+A death is `os._exit`: no except, no finally, no callback runs. What outlives it is the database, the platform's file,
+the ledger and the log.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from everturn import points
+from everturn.agent.interface import Answer, TurnContext
+from everturn.decide.delivery import Surety
+from everturn.gateway.parts import Settings
+from everturn.model import Effect, ToolCall
+from everturn.testing import FakePlatform, World
+
+DIED = 137
+CANCELLED = 3
+DONE = 0
+STUCK = 9
+
+
+@dataclass(frozen=True)
+class Death:
+    """Where to die: the k-th hit of a point. `cancel` only cancels the task that reached it."""
+
+    point: str
+    hit: int
+    cancel: bool = False
+
+
+@dataclass(frozen=True)
+class Life:
+    """What one process does."""
+
+    scenario: str
+    url: str
+    folder: Path
+    death: Death | None = None
+    surety: Surety = Surety.KEYED
+    settings: Settings = field(default_factory=lambda: Settings(stuck_after=0, unclean_boots=0, drain_s=0.0))
+
+
+class LedgerAgent:
+    """Says what it did where it outlives us. `tools N` uses N tools; `wait` waits to be stopped once, on attempt one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.waiting = asyncio.Event()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Work through the words; after an interruption, from the last committed step."""
+        words = turn.words.splitlines()[0]
+        await turn.calling()
+        done = 0
+        if turn.attempt > 1:
+            await turn.settle(self._act)
+            done = sum(row.role == "tool" for row in await turn.own())
+        steps = int(words.split()[1]) if words.startswith("tools") else 0
+        for number in range(done + 1, steps + 1):
+            call = ToolCall(id=f"{turn.id}/{number}", name="write", effect=Effect.ONCE)
+            self._log("requests", f"request {call.id}")
+            await turn.step("", [call], self._act)
+        if words.startswith("wait"):
+            await self._wait(turn)
+        return Answer(answer_to(turn.words))
+
+    async def _wait(self, turn: TurnContext) -> None:
+        stopped = self._folder / f"waited-{turn.id}"
+        if not stopped.exists():
+            stopped.touch()
+            self.waiting.set()
+            await asyncio.Event().wait()
+
+    async def _act(self, call: ToolCall, _key: str) -> str:
+        self._log("effects", call.id)
+        self._log("requests", f"effect {call.id}")
+        return f"{call.id} written"
+
+    def _log(self, name: str, line: str) -> None:
+        number = os.open(self._folder / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(number, f"{line}\n".encode())
+        os.close(number)
+
+
+def answer_to(words: str) -> str:
+    """What the agent answers."""
+    return f"answer to {words}"
+
+
+def live(life: Life) -> None:
+    """The process's whole life; its exit code says how it ended."""
+    try:
+        code = asyncio.run(_live(life))
+    except asyncio.CancelledError:
+        code = CANCELLED
+    os._exit(code)
+
+
+async def _live(life: Life) -> int:
+    platform = FakePlatform(file=life.folder / "platform", surety=life.surety)
+    agent = LedgerAgent(life.folder)
+    world = World(life.url, agent, [platform], settings=life.settings)
+    points.install(_hook(life.death) if life.death else None)
+    await world.start()
+    scenario = asyncio.ensure_future(SCENARIOS[life.scenario](world, platform, agent))
+    failed = asyncio.ensure_future(_wait_for(world.gateway.failed))
+    try:
+        async with asyncio.timeout(20):
+            await asyncio.wait({scenario, failed}, return_when=asyncio.FIRST_COMPLETED)
+    except TimeoutError:
+        return STUCK
+    if not scenario.done() or scenario.cancelled():
+        return CANCELLED
+    scenario.result()
+    return DONE
+
+
+async def _wait_for(failed: asyncio.Future[None]) -> None:
+    with contextlib.suppress(Exception):
+        await asyncio.shield(failed)
+
+
+def _hook(death: Death) -> Callable[[str], None]:
+    hits = 0
+
+    def reached(name: str) -> None:
+        nonlocal hits
+        hits += name == death.point
+        if name != death.point or hits != death.hit:
+            return
+        if not death.cancel:
+            os._exit(DIED)
+        task = asyncio.current_task()
+        if task is not None:
+            task.cancel()
+
+    return reached
+
+
+Scenario = Callable[[World, FakePlatform, LedgerAgent], Awaitable[None]]
+
+
+async def _until_answered(world: World, platform: FakePlatform, chat: str, answer: str) -> None:
+    await platform.until(lambda: answer in platform.texts(chat))
+    await world.stop()
+
+
+def _say_once(platform: FakePlatform, chat: str, text: str) -> None:
+    """People do not write again because we restart."""
+    platform.say_once(chat, text)
+
+
+async def plain(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
+    """Two messages to one chat, one to another."""
+    for chat, text in (("one", "hello"), ("one", "again"), ("two", "hi")):
+        _say_once(platform, chat, text)
+    await platform.until(lambda: len(platform.texts("two")) == 1)
+    await _until_answered(world, platform, "one", answer_to("again"))
+
+
+async def tools(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
+    """A turn with two tool calls, and a message behind it."""
+    _say_once(platform, "one", "tools 2")
+    _say_once(platform, "one", "after")
+    await _until_answered(world, platform, "one", answer_to("after"))
+
+
+async def reset(world: World, platform: FakePlatform, agent: LedgerAgent) -> None:
+    """`/new` while a turn runs: its answer never comes, the next message is answered in a fresh session."""
+    _say_once(platform, "one", "wait for ever")
+    if "/new" not in [each.text for each in platform.said()]:
+        await agent.waiting.wait()
+    _say_once(platform, "one", "/new")
+    await platform.until(lambda: any("fresh conversation" in text for text in platform.texts("one")))
+    _say_once(platform, "one", "after")
+    await _until_answered(world, platform, "one", answer_to("after"))
+
+
+async def drain(world: World, platform: FakePlatform, agent: LedgerAgent) -> None:
+    """A planned restart cuts a turn off; the next life finishes it."""
+    _say_once(platform, "one", "wait a little")
+    waiting = asyncio.ensure_future(agent.waiting.wait())
+    answered = asyncio.ensure_future(platform.until(lambda: answer_to("wait a little") in platform.texts("one")))
+    await asyncio.wait({waiting, answered}, return_when=asyncio.FIRST_COMPLETED)
+    if answered.done():
+        await world.stop()
+        return
+    answered.cancel()
+    await world.stop("restart")
+    await world.start()
+    await _until_answered(world, platform, "one", answer_to("wait a little"))
+
+
+async def finish(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
+    """A recovery: whatever was said before gets its answer."""
+    wanted = [(each.source.chat_id or "", answer_to(each.text)) for each in platform.said()]
+    await platform.until(lambda: all(answer in platform.texts(chat) for chat, answer in wanted))
+    await world.stop()
+
+
+async def two_recoveries(world: World, platform: FakePlatform, agent: LedgerAgent) -> None:
+    """A second recovery beside the first finds nothing to do twice."""
+    await asyncio.gather(world.gateway.recovery.sweep(), world.gateway.recovery.sweep())
+    await finish(world, platform, agent)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "plain": plain, "tools": tools, "reset": reset, "drain": drain, "finish": finish, "two_recoveries": two_recoveries,
+}  # fmt: skip
+
+
+def undisturbed(life: Life) -> Life:
+    """The life after the death."""
+    return replace(life, death=None)

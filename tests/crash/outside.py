@@ -1,0 +1,49 @@
+"""What the outside saw of a life story, for the history checker."""
+
+import asyncio
+from pathlib import Path
+
+from everturn.store.open import open_store
+from everturn.store.operations.entries import list_entries
+from everturn.store.operations.reading import transcript
+from everturn.testing import FakePlatform
+from tests.crash.lives import Life, answer_to
+from tests.history import History, Said
+
+
+def history_of(life: Life) -> History:
+    """Everything that outlived the processes."""
+    return asyncio.run(_history_of(life))
+
+
+async def _history_of(life: Life) -> History:
+    platform = FakePlatform(file=life.folder / "platform", surety=life.surety)
+    said = [Said(each.source.chat_id or "", each.text, _wanted(each.text)) for each in platform.said()]
+    chats = {each.chat for each in said}
+    return History(
+        said=said,
+        screen={chat: platform.texts(chat) for chat in chats},
+        effects=_lines(life.folder / "effects"),
+        requests=_lines(life.folder / "requests"),
+        transcripts=await _transcripts(life.url),
+    )
+
+
+def _wanted(text: str) -> str | None:
+    return None if text.startswith("/") or text == "wait for ever" else answer_to(text)
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+async def _transcripts(url: str) -> dict[str, list[str]]:
+    store = await open_store(url)
+    try:
+        entries = await store.read(list_entries, "", 100)
+        return {
+            str(each["key"]): [row.content for row in await store.read(transcript, str(each["session_id"]), 0, 1000)]
+            for each in entries
+        }
+    finally:
+        await store.close()

@@ -1,0 +1,30 @@
+"""Lives as processes: forked from a clean server, so that a death costs milliseconds and no thread is inherited."""
+
+import multiprocessing
+from collections.abc import Sequence
+
+from tests.crash.lives import Life, live
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["tests.crash.lives", "everturn.store.sqlite", "everturn.store.postgres"])
+LONGEST_S = 40
+
+
+def run_life(life: Life) -> int:
+    """Live it to its end; the exit code."""
+    return run_lives([life])[0]
+
+
+def run_lives(lives: Sequence[Life]) -> list[int]:
+    """Live them at the same time."""
+    processes = [_context.Process(target=live, args=(life,)) for life in lives]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(LONGEST_S)
+    codes = [process.exitcode for process in processes]
+    for process in processes:
+        process.kill()
+        process.join()
+        process.close()
+    return [-1 if code is None else code for code in codes]

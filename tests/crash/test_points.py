@@ -1,0 +1,109 @@
+"""Ring one: die at every hit of every crash point, on both engines; then the next life, then the history checker."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from everturn import points
+from everturn.decide.delivery import Surety
+from tests.crash.lives import CANCELLED, DIED, DONE, Death, Life, undisturbed
+from tests.crash.outside import history_of
+from tests.crash.processes import run_life, run_lives
+from tests.history import problems
+from tests.postgres import PostgresServer
+
+ENGINES = ("sqlite", "postgres")
+POINTS = sorted(points.ALL)
+
+
+class Homes:
+    """A fresh home, database and platform for each life story."""
+
+    def __init__(self, engine: str, folder: Path, postgres: PostgresServer | None) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._postgres = postgres
+        self._count = itertools.count(1)
+
+    def fresh(self, scenario: str, death: Death | None = None, surety: Surety = Surety.KEYED) -> Life:
+        """A life in a new home."""
+        folder = self._folder / str(next(self._count))
+        folder.mkdir()
+        url = self._postgres.create_database() if self._postgres else f"sqlite:///{folder / 'everturn.db'}"
+        return Life(scenario, url, folder, death, surety)
+
+    def forget(self, life: Life) -> None:
+        """Drop its database."""
+        if self._postgres:
+            self._postgres.drop_database(life.url)
+
+
+@pytest.fixture(params=ENGINES)
+def homes(request: pytest.FixtureRequest, tmp_path: Path) -> Homes:
+    server = request.getfixturevalue("postgres") if request.param == "postgres" else None
+    return Homes(request.param, tmp_path, server)
+
+
+def die_at_every_hit(homes: Homes, scenario: str, point: str, *, cancel: bool = False) -> int:
+    """Die at the first, second, ... hit until a life passes with none left; returns how many deaths there were."""
+    for hit in itertools.count(1):
+        life = homes.fresh(scenario, Death(point, hit, cancel))
+        code = run_life(life)
+        assert code in {DIED, CANCELLED, DONE}, (point, hit, code)
+        if code != DONE:
+            assert run_life(undisturbed(life)) == DONE, (point, hit)
+        assert problems(history_of(life)) == [], (point, hit)
+        homes.forget(life)
+        if code == DONE and not (cancel and hit < 6):
+            return hit - 1
+    raise AssertionError
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scenario", ["plain", "tools", "reset", "drain"])
+def test_a_death_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: str) -> None:
+    """Promises 1 to 8, wherever the process dies."""
+    deaths = {point: die_at_every_hit(homes, scenario, point) for point in POINTS}
+    assert sum(deaths.values()) > 5, deaths
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("scenario", ["plain", "tools", "reset", "drain"])
+def test_a_cancellation_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: str) -> None:
+    """Who is cancelled releases; a loop that is cancelled ends the process, loudly."""
+    for point in POINTS:
+        die_at_every_hit(homes, scenario, point, cancel=True)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", ["step.committed", "effect.acted", "turn.finished"])
+@pytest.mark.parametrize("scenario", ["finish", "two_recoveries"])
+def test_a_death_during_recovery_is_recovered_from(homes: Homes, first: str, scenario: str) -> None:
+    """Recovery runs through the normal claim path, and may itself die anywhere."""
+    for point in POINTS:
+        for hit in itertools.count(1):
+            life = homes.fresh("tools", Death(first, 1))
+            assert run_life(life) == DIED
+            again = Life(scenario, life.url, life.folder, Death(point, hit))
+            code = run_life(again)
+            assert code in {DIED, DONE}, (point, hit, code)
+            if code == DIED:
+                assert run_life(undisturbed(again)) == DONE, (point, hit)
+            assert problems(history_of(life)) == [], (point, hit)
+            homes.forget(life)
+            if code == DONE:
+                break
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("first", ["inbox.committed", "step.committed", "effect.acted", "send.before"])
+def test_two_gateways_recover_the_same_death_at_once(postgres: PostgresServer, tmp_path: Path, first: str) -> None:
+    """On PostgreSQL two replicas may find the same dead one; each turn is taken up by one of them."""
+    homes = Homes("postgres", tmp_path, postgres)
+    life = homes.fresh("tools", Death(first, 1))
+    assert run_life(life) == DIED
+    again = Life("finish", life.url, life.folder)
+    codes = run_lives([again, again])
+    assert DONE in codes
+    assert problems(history_of(life)) == []
