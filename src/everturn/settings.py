@@ -108,7 +108,7 @@ class ResetOverride:
     """What one platform or chat type does differently; None means as in `[sessions]`."""
 
     reset: Reset | None = None
-    idle_minutes: int | None = None
+    idle_minutes: float | None = None
     at_hour: int | None = None
     notify: bool | None = None
 
@@ -118,7 +118,7 @@ class ResetConfig:
     """When a conversation starts afresh by itself."""
 
     reset: Reset
-    idle_minutes: int
+    idle_minutes: float
     at_hour: int
     notify: bool
 
@@ -135,7 +135,7 @@ class SessionsConfig:
         "When a conversation starts afresh by itself: never, after a pause, every day, or whichever comes first.",
         choices=("none", "idle", "daily", "both"),
     )
-    idle_minutes: int = setting(1440, "The pause after which `idle` and `both` reset.", between=(1, 5_256_000))
+    idle_minutes: float = setting(1440.0, "The pause after which `idle` and `both` reset.", between=(0.001, 5_256_000))
     at_hour: int = setting(4, "The hour of the day at which `daily` and `both` reset.", between=(0, 23))
     timezone: str = setting(
         "",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from everturn.model import SessionSource
 
@@ -67,3 +67,9 @@ def _escape(text: str) -> str:
     if not _PLAIN.fullmatch(text):
         text = quote(text, safe="+", errors="surrogatepass")
     return text.replace(".", "%2E") if text == "." or ".." in text else text
+
+
+def origin_of(key: str) -> tuple[str, str]:
+    """The platform and the chat type that a session key names."""
+    _, _, platform, slot, *_ = [*key.split(":", 4), "", ""]
+    return unquote(platform.partition("@")[0]), unquote(slot)

@@ -11,7 +11,6 @@ from everturn.decide.keys import Isolation
 from everturn.decide.session import ResetPolicy
 from everturn.gateway.hub import Hub
 from everturn.ids import Ids
-from everturn.model import SessionSource
 from everturn.platform.interface import CanSend, Platform
 from everturn.store.interface import Store
 from everturn.store.operations.telling import Delivery
@@ -26,9 +25,9 @@ class Policies:
     by_platform: Mapping[str, ResetPolicy] = field(default_factory=dict)
     by_chat_type: Mapping[str, ResetPolicy] = field(default_factory=dict)
 
-    def of(self, source: SessionSource) -> ResetPolicy:
+    def of(self, platform: str, chat_type: str) -> ResetPolicy:
         """The policy that applies to a message from here."""
-        return self.by_platform.get(source.platform) or self.by_chat_type.get(source.chat_type) or self.default
+        return self.by_platform.get(platform) or self.by_chat_type.get(chat_type) or self.default
 
     def any(self) -> bool:
         """Whether any session can expire at all."""
@@ -86,7 +85,7 @@ class Parts:
         senders = {name: each for name, each in self.platforms.items() if isinstance(each, CanSend)}
         return {name: when_uncertain(each.surety, policy) for name, each in senders.items()}
 
-    def start(self, source: SessionSource | None, *, suspects: bool = True) -> Start:
+    def start(self, platform: str, chat_type: str, *, suspects: bool = True) -> Start:
         """Everything the beginning of a turn may need, with fresh ids."""
         settings, ids = self.settings, self.ids
         return Start(
@@ -95,10 +94,10 @@ class Parts:
             session_id=ids.session(),
             notice=ids.next(),
             at=self.clock.now(),
-            policy=settings.policies.of(source) if source else settings.policies.default,
+            policy=settings.policies.of(platform, chat_type),
             fresh_s=settings.fresh_s,
             resume=settings.resume,
-            delivery=self.delivery(source.platform) if source else Delivery(by_event=False),
+            delivery=self.delivery(platform),
             stuck_after=settings.stuck_after,
             suspects=suspects,
         )

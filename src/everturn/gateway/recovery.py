@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import structlog
 
 from everturn import points
+from everturn.decide.keys import origin_of
 from everturn.decide.recovery import Verdict, resumes_by_itself, storm
 from everturn.gateway.commands import Commands
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.turns import Turns
-from everturn.store.operations.entries import find_entry
 from everturn.store.operations.inbox import keys_with_work, waiting_commands
 from everturn.store.operations.instances import Life, found_unclean, last_end, record_end, unclean_boots, without_end
 from everturn.store.operations.outbox import keys_with_replies, recover_sending
@@ -104,12 +104,12 @@ class Recovery:
         return [each for each in recovered if each is not None]
 
     async def _cut_off(self, turn: int, key: str, verdict: Verdict, cause: Interruption) -> Recovered | None:
-        delivery = self._parts.delivery(_platform_of(key))
+        delivery = self._parts.delivery(origin_of(key)[0])
         recovered = await self._parts.store.run(cut_off, turn, key, verdict, cause, delivery)
         points.reached("recovery.turn")
         if recovered is not None:
             self._parts.hub.publish(key, recovered.events)
-            log.info("turn recovered", turn=turn, key=key, verdict=verdict)
+            log.debug("turn recovered", turn=turn, key=key, verdict=verdict)
         return recovered
 
     async def _schedule(self) -> int:
@@ -132,23 +132,16 @@ class Recovery:
 
     async def _tell_too_old(self, turn: int, key: str) -> None:
         parts = self._parts
-        entry = await parts.store.read(find_entry, key)
-        platform = entry.origin.platform if entry and entry.origin else _platform_of(key)
-        events = await parts.store.run(
-            tell_too_old, turn, key, parts.ids.next(), parts.clock.now(), parts.delivery(platform)
-        )
+        delivery = parts.delivery(origin_of(key)[0])
+        events = await parts.store.run(tell_too_old, turn, key, parts.ids.next(), parts.clock.now(), delivery)
         parts.hub.publish(key, events)
         self._outbox.wake(key)
 
     async def _commands_left(self) -> list[tuple[int, str]]:
         rows = await self._parts.store.read(waiting_commands)
-        return [(number, _platform_of(key)) for number, key in rows]
+        return [(number, origin_of(key)[0]) for number, key in rows]
 
     async def _last_life(self) -> str:
         last = await self._parts.store.read(last_end, self._parts.instance)
         return last[0] if last else "none"
 
-
-def _platform_of(key: str) -> str:
-    """The third part of a session key, without the account."""
-    return key.split(":", 3)[2].partition("@")[0]

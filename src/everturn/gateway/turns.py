@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -16,14 +17,15 @@ import structlog
 from everturn import points
 from everturn.agent.interface import Agent, Answer
 from everturn.decide import words
+from everturn.decide.keys import origin_of
 from everturn.decide.recovery import Verdict, is_suspect
 from everturn.errors import FenceLost, StoreError
 from everturn.gateway.journal import JournaledTurn
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
-from everturn.model import Message, SessionSource
-from everturn.store.operations.entries import find_entry
+from everturn.model import Event, Message, SessionSource
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off, cut_off_by_drain
+from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turns import Begun, Finished, NotYet, Start, begin_next, fail, finish, prove
 
 log = structlog.get_logger()
@@ -70,7 +72,7 @@ class Turns:
         if not self._open or self._is_known(key) or self._free() <= 0:
             return None
         self._claiming.add(key)
-        return self._parts.start(source)
+        return self._parts.start(source.platform, source.chat_type)
 
     def decline(self, key: str) -> None:
         """The offered slot was not used."""
@@ -168,8 +170,7 @@ class Turns:
             key = self._pick()
             if key is None:
                 return
-            self._claiming.add(key)
-            self._spawn(self._claim(key))
+            self._claim(key)
 
     def _pick(self) -> str | None:
         if self._suspects and self._unproven is None:
@@ -180,20 +181,16 @@ class Turns:
             return _pop(self._resumes)
         return _pop(self._fresh) if self._fresh else None
 
-    async def _claim(self, key: str) -> None:
+    def _claim(self, key: str) -> None:
         """Take the key in the database and run what it has to do."""
-        allowed = self._unproven == key
-        begun: Begun | NotYet | None = None
-        try:
-            entry = await self._parts.store.read(find_entry, key)
-            start = self._parts.start(entry.origin if entry else None, suspects=allowed)
-            # Who is cancelled here must not leave a turn behind that nobody runs.
-            begun = await asyncio.shield(self._parts.store.run(begin_next, key, start))
-        finally:
-            self._claimed(key, begun)
+        self._claiming.add(key)
+        start = self._parts.start(*origin_of(key), suspects=self._unproven == key)
+        claim = self._parts.store.run(begin_next, key, start)
+        claim.add_done_callback(partial(self._claimed, key))
 
-    def _claimed(self, key: str, begun: Begun | NotYet | None) -> None:
+    def _claimed(self, key: str, claim: asyncio.Future[Begun | NotYet | None]) -> None:
         self._claiming.discard(key)
+        begun = None if claim.exception() else claim.result()
         if isinstance(begun, Begun):
             self._parts.hub.publish(key, begun.events)
             if begun.spoke:
@@ -242,17 +239,22 @@ class Turns:
         parts = self._parts
         message = Message(role="assistant", content=answer.text, seq=turn.next_seq(), at=parts.clock.now())
         delivery = parts.delivery(begun.source.platform)
-        finished: Finished = await asyncio.shield(
-            parts.store.run(finish, begun, message, delivery, parts.instance, turn.acknowledge())
-        )
+        finishing = parts.store.run(finish, begun, message, delivery, parts.instance, turn.acknowledge())
+        # What follows the commit happens even if this task is cancelled meanwhile.
+        finishing.add_done_callback(partial(self._finished, begun.key, delivery))
+        return (await asyncio.shield(finishing)).more
+
+    def _finished(self, key: str, delivery: Delivery, finishing: asyncio.Future[Finished]) -> None:
+        if finishing.exception() is not None:
+            return  # the task that finishes is told
+        finished = finishing.result()
         points.reached("turn.finished")
         if delivery.by_event:
-            self._told(begun.key, finished)
+            self._told(key, finished)
         elif finished.reply is not None:
             self._outbox.send(finished.reply)
         else:
-            self._outbox.wake(begun.key)
-        return finished.more
+            self._outbox.wake(key)
 
     def _told(self, key: str, finished: Finished) -> None:
         self._parts.hub.ended(key)
@@ -264,14 +266,18 @@ class Turns:
     async def _fail(self, begun: Begun, why: str) -> bool:
         parts = self._parts
         delivery = parts.delivery(begun.source.platform)
-        events = await asyncio.shield(
-            parts.store.run(fail, begun, why, words.failed(why), parts.clock.now(), delivery)
-        )
-        points.reached("turn.failed")
-        parts.hub.publish(begun.key, events)
-        if not delivery.by_event:
-            self._outbox.wake(begun.key)
+        failing = parts.store.run(fail, begun, why, words.failed(why), parts.clock.now(), delivery)
+        failing.add_done_callback(partial(self._failed, begun.key, delivery))
+        await asyncio.shield(failing)
         return True
+
+    def _failed(self, key: str, delivery: Delivery, failing: asyncio.Future[tuple[Event, ...]]) -> None:
+        if failing.exception() is not None:
+            return
+        points.reached("turn.failed")
+        self._parts.hub.publish(key, failing.result())
+        if not delivery.by_event:
+            self._outbox.wake(key)
 
     async def _let_go(self, begun: Begun, turn: JournaledTurn) -> bool:
         """Who is cancelled releases: unless a command or a drain ended the turn already, it is interrupted here."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import structlog
 
+from everturn.decide.keys import origin_of
 from everturn.decide.session import expired_by
 from everturn.gateway.parts import Parts
 from everturn.gateway.recovery import Recovery
-from everturn.model import ACTIVE, SessionSource
+from everturn.model import ACTIVE
 from everturn.store.operations.instances import heartbeat
 from everturn.store.operations.upkeep import expire, forget, idle_entries
 
@@ -45,8 +46,8 @@ class Upkeep:
         while page := await self._parts.store.read(idle_entries, after, PAGE):
             after = page[-1].key
             for entry in page:
-                source = entry.origin or SessionSource(platform="")
-                reason = expired_by(self._parts.settings.policies.of(source), entry.active_at, now)
+                policy = self._parts.settings.policies.of(*origin_of(entry.key))
+                reason = expired_by(policy, entry.active_at, now)
                 if reason is not None and entry.state == ACTIVE:
                     ended += await self._parts.store.run(expire, entry.key, entry.active_at, reason, now)
         return ended

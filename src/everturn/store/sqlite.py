@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
 
+import apsw
+
 from everturn.errors import StoreUnavailable
 from everturn.store.death import OnDeath, end_process
 from everturn.store.interface import Op, P
@@ -22,11 +24,13 @@ READERS = 2
 class SQLiteStore:
     """A home's database file. Nobody else opens it while we do."""
 
-    def __init__(self, file: SQLiteFile, on_death: OnDeath = end_process, close_within_s: float = 5.0) -> None:
+    def __init__(
+        self, file: SQLiteFile, anchor: apsw.Connection, on_death: OnDeath = end_process, close_within_s: float = 5.0
+    ) -> None:
         """Use `open`: it checks the file first."""
         loop = asyncio.get_running_loop()
         reads: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
-        self._writer = Writer(file, loop, on_death, close_within_s)
+        self._writer = Writer(file, anchor, loop, on_death, close_within_s)
         self._readers = [Reader(file, reads, loop, on_death, close_within_s) for _ in range(READERS)]
         self._held: set[int] = set()
         self._accepting = True
@@ -46,8 +50,8 @@ class SQLiteStore:
     ) -> Self:
         """Check the file, bring its schema up to date, start the threads."""
         file = SQLiteFile(path, vfs)
-        await asyncio.to_thread(file.prepare, load(schema / "sqlite"))
-        return cls(file, on_death, close_within_s)
+        anchor = await asyncio.to_thread(file.prepare, load(schema / "sqlite"))
+        return cls(file, anchor, on_death, close_within_s)
 
     @property
     def commits(self) -> int:

@@ -47,14 +47,15 @@ class SQLiteFile:
     path: Path
     vfs: str | None = None
 
-    def prepare(self, migrations: list[Migration]) -> None:
-        """Check the file, create it if it is missing, and bring its schema up to date."""
+    def prepare(self, migrations: list[Migration]) -> apsw.Connection:
+        """Check the file, create it if it is missing, bring its schema up to date. Returns the anchor."""
         made = self._create_if_missing()
         try:
             self._check_header()
             self._check_schema(migrations)
             self._migrate(migrations)
             self._make_owner_only()
+            return self.anchor()
         except (apsw.Error, OSError, StoreError) as error:
             if made:
                 self._remove()
@@ -65,8 +66,6 @@ class SQLiteFile:
         db = self._connect(apsw.SQLITE_OPEN_READWRITE)
         if db.readonly("main"):
             raise apsw.ReadOnlyError(f"{self.path} is read-only")
-        db.pragma("auto_vacuum", 2)  # incremental; counts only while the file is empty
-        db.pragma("journal_mode", "wal")
         db.pragma("synchronous", "full")
         db.pragma("cache_size", -WRITER_CACHE_KIB)
         db.pragma("journal_size_limit", WAL_LIMIT)
@@ -76,6 +75,14 @@ class SQLiteFile:
         """A connection that can only read."""
         db = self._connect(apsw.SQLITE_OPEN_READONLY)
         db.pragma("cache_size", -READER_CACHE_KIB)
+        return db
+
+    def anchor(self) -> apsw.Connection:
+        """A connection that only stays open: while there is one, SQLite does not read the WAL anew, and what a failed
+        sync left there is written again instead of being taken for committed.
+        """
+        db = self.reader()
+        db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         return db
 
     def explain(self, error: Exception) -> StoreError:
@@ -142,6 +149,9 @@ class SQLiteFile:
     def _migrate(self, migrations: list[Migration]) -> None:
         db = self.writer()
         try:
+            if self._is_empty():
+                db.pragma("auto_vacuum", 2)  # incremental: free pages can be given back bit by bit
+            db.pragma("journal_mode", "wal")
             for migration in missing(migrations, self._version(db), str(self.path)):
                 with db:
                     db.execute(CREATE_TABLE)

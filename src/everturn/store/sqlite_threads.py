@@ -72,7 +72,7 @@ class Thread:
         self._accepting = True
         self._damage: str | None = None
         self._fault: str | None = None
-        self._failing = False  # the last try met a fault: try nothing before the delay is over
+        self._failing = False  # all that came last met a fault: try nothing new before the delay is over
         self._stuck: list[Call] = []  # met a fault; tried again, alone, until they pass
         self._delay_s = FIRST_DELAY_S
         self._retry_at = 0.0
@@ -96,12 +96,15 @@ class Thread:
         """Run one call in a transaction of its own."""
         raise NotImplementedError
 
-    def serve(self, calls: list[Call]) -> None:
-        """Run what has just come."""
-        self.one_by_one(calls)
+    def serve(self, calls: list[Call]) -> bool:
+        """Run what has just come; says whether any of it passed."""
+        return self.one_by_one(calls)
 
     def tidy(self) -> None:
         """Nothing has come for a while."""
+
+    def farewell(self) -> None:
+        """The thread ends."""
 
     def db(self) -> apsw.Connection:
         """The connection, opened again if a fault took it."""
@@ -109,33 +112,34 @@ class Thread:
             self._db = self.connect()
         return self._db
 
-    def one_by_one(self, calls: list[Call]) -> None:
-        """Each alone; those that meet a fault stay and are tried again later, the untried ones first."""
-        failures = 0
+    def one_by_one(self, calls: list[Call]) -> bool:
+        """Each alone; those that meet a fault are tried again later, the untried ones first. Says whether any passed."""
+        outcomes: list[Outcome] = []
         failed: list[Call] = []
+        failures = 0
         for number, call in enumerate(calls, 1):
-            failures = 0 if self._alone(call) else failures + 1
-            if failures:
-                failed.append(call)
+            outcome = self._alone(call)
+            if outcome is not None:
+                outcomes.append(outcome)
+                failures = 0
+                continue
+            failed.append(call)
+            failures += 1
             if failures == FAILURES_IN_A_ROW:
                 failed[:0] = calls[number:]
                 break
-        self._stuck += failed
-        if self._stuck:
-            self._retry_at = time.monotonic() + self._delay_s
-            self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
-        else:
-            self._delay_s = FIRST_DELAY_S
-            self._fault = None
+        self._keep(failed)
+        self.tell(outcomes)
+        return bool(outcomes)
 
     def tell(self, outcomes: list[Outcome]) -> None:
         """Settle the callers' futures, all in one hop to the event loop."""
-        self._loop.call_soon_threadsafe(settle, outcomes)
+        if outcomes:
+            self._loop.call_soon_threadsafe(settle, outcomes)
 
     def put_right(self, error: Exception) -> None:
         """Leave the failed transaction; where its outcome is unknown, the connection too."""
         if isinstance(error, self.environmental):
-            self._failing = True
             self._note(self.file.words(error))
         keeps = apsw.FullError, apsw.BusyError, apsw.LockedError
         if isinstance(error, ENVIRONMENTAL) and not isinstance(error, keeps):
@@ -150,18 +154,25 @@ class Thread:
         except apsw.Error:
             self._drop()
 
-    def _alone(self, call: Call) -> bool:
+    def _alone(self, call: Call) -> Outcome | None:
         try:
             outcome = self.attempt(call)
         except Exception as error:  # noqa: BLE001  a fault is waited out, the rest is the caller's
             self.put_right(error)
             if isinstance(error, self.environmental):
-                return False
+                return None
             outcome = call[3], None, self._as_ours(error)
-        self._failing = False
         self._progress_at = time.monotonic()
-        self.tell([outcome])
-        return True
+        return outcome
+
+    def _keep(self, failed: list[Call]) -> None:
+        self._stuck += failed
+        if self._stuck:
+            self._retry_at = time.monotonic() + self._delay_s
+            self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
+        else:
+            self._delay_s = FIRST_DELAY_S
+            self._fault = None
 
     def _as_ours(self, error: Exception) -> Exception:
         """The caller's error; damage to the file is named as such and stays our trouble."""
@@ -178,9 +189,10 @@ class Thread:
         self._fault = words
 
     def _drop(self) -> None:
-        if self._db is not None:
-            self._db.close(True)
-            self._db = None
+        db, self._db = self._db, None
+        if db is not None:
+            with contextlib.suppress(apsw.Error):  # it is closed all the same
+                db.close()
 
     def _live(self) -> None:
         try:
@@ -189,6 +201,7 @@ class Thread:
             if not self._loop.is_closed():
                 self._on_death(error)
         finally:
+            self.farewell()
             self._drop()
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self._over.set)
@@ -197,10 +210,10 @@ class Thread:
         while self._accepting or self._stuck:
             calls = self._take()
             if calls:
-                self.serve(calls)
+                self._failing = not self.serve(calls)
             if self._stuck and time.monotonic() >= self._retry_at:
                 stuck, self._stuck = self._stuck, []
-                self.one_by_one(stuck)
+                self._failing = not self.one_by_one(stuck) and self._failing
             if self._stuck and not self._accepting and time.monotonic() > self._progress_at + self._close_within_s:
                 self._give_up()
 
@@ -245,8 +258,14 @@ class Writer(Thread):
     """The only one that writes. A group does without savepoints until one of its operations fails half-way."""
 
     def __init__(
-        self, file: SQLiteFile, loop: asyncio.AbstractEventLoop, on_death: OnDeath, close_within_s: float
+        self,
+        file: SQLiteFile,
+        anchor: apsw.Connection,
+        loop: asyncio.AbstractEventLoop,
+        on_death: OnDeath,
+        close_within_s: float,
     ) -> None:
+        self._anchor = anchor
         self.commits = 0
         self.operations = 0
         self._wal_pages = 0
@@ -258,21 +277,28 @@ class Writer(Thread):
         db.set_wal_hook(self._wal_grew)
         return db
 
+    def farewell(self) -> None:
+        """Our own connection goes last: it leaves no WAL behind."""
+        with contextlib.suppress(apsw.Error):
+            self._anchor.close()
+
     def attempt(self, call: Call) -> Outcome:
         return self._together([call], self._guarded)[0]
 
-    def serve(self, calls: list[Call]) -> None:
+    def serve(self, calls: list[Call]) -> bool:
         """All in one transaction. If that fails as a whole nothing was promised yet: each is run again alone."""
         try:
             outcomes = self._group(calls)
         except Exception as error:  # noqa: BLE001  judged one by one
             self.put_right(error)
-            self.one_by_one(calls)
+            passed = self.one_by_one(calls)
         else:
             self.tell(outcomes)
+            passed = True
         self.tidy_after_s = QUIET_S
         if self._wal_pages >= self._checkpoint_at:
             self._checkpoint()
+        return passed
 
     def tidy(self) -> None:
         """Move the WAL into the file, and give free pages back bit by bit."""

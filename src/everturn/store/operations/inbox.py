@@ -81,7 +81,7 @@ def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     )
     if not added:
         return (yield from _known(arrival, start, Outcome.DUPLICATE))
-    facts = [fact("message", arrival.at, id=arrival.ext_id, text=arrival.text)] if arrival.by_event else []
+    facts = [fact("message", arrival.at, id=arrival.source.message_id or arrival.ext_id, text=arrival.text)] if arrival.by_event else []
     if start is None or not idle:
         return (yield from _left_waiting(entry, arrival, facts))
     row = Waiting(arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False)

@@ -542,7 +542,7 @@ def finish(begun: Begun, answer: Message, delivery: Delivery, instance: int, ack
 def _answer_facts(begun: Begun, answer: Message) -> list[Fact]:
     turn = str(begun.turn)
     return [
-        fact("reply", answer.at, turn=turn, id=turn, text=answer.content),
+        fact("reply", answer.at, turn=turn, id=turn, text=answer.content, to=begun.source.message_id),
         fact("turn", answer.at, turn=turn, state="answered", attempt=begun.attempt),
     ]
 

@@ -1,0 +1,210 @@
+"""The composition root: the only place that knows which engine, agent and platforms are used, and how a process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from everturn import __version__
+from everturn.agent.demo import DemoAgent
+from everturn.clock import SystemClock
+from everturn.config import Loaded
+from everturn.decide.keys import Isolation
+from everturn.decide.session import ResetPolicy
+from everturn.gateway.lifecycle import Gateway, Stop
+from everturn.gateway.parts import Policies, Settings
+from everturn.home import Home, HomeLock
+from everturn.logs import set_up_logs
+from everturn.model import Json
+from everturn.platform.api import ApiPlatform
+from everturn.settings import Config, ResetConfig
+from everturn.store.interface import Store
+from everturn.store.open import open_store
+from everturn.supervise import watch_supervisor
+from everturn.web.server import Serving, make_app
+from everturn.web.server import serve as serve_http
+
+log = structlog.get_logger()
+EXIT_PLANNED, EXIT_RESTART, EXIT_FAILED = 0, 75, 1
+SECOND_SIGNAL_S = 0.5  # a supervisor and a terminal may both pass on the same signal
+SWITCH_INTERVAL_S = 0.0005  # the writer thread and the event loop hand over often; five milliseconds would stall both
+SPARE_DRAIN_S = 10.0
+
+
+def serve(loaded: Loaded, home: Home) -> int:
+    """Run the gateway until it is asked to end; the process's exit code."""
+    set_up_logs()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    home.create()
+    with HomeLock(home) as lock:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            process = runner.run(_make(loaded.config, home, lock))
+            code = runner.run(process.run())
+    if code == EXIT_RESTART and not process.supervised:
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "everturn", *sys.argv[1:]])  # noqa: S606  ourselves again
+    return code
+
+
+async def _make(config: Config, home: Home, lock: HomeLock) -> Process:
+    return Process(config, home, lock)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415  only where it exists
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
+
+
+class Process:
+    """One gateway process: its signals, its server, its planned end."""
+
+    def __init__(self, config: Config, home: Home, lock: HomeLock) -> None:
+        self._config = config
+        self._home = home
+        self._lock = lock
+        self._stop: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
+        self._asked_at = 0.0
+        self._gateway: Gateway | None = None
+        self._started_at = time.time()
+        self._draining = False
+        self._url = ""
+        self.supervised = False
+
+    async def run(self) -> int:
+        """Open, recover, serve, drain, close."""
+        self._listen_to_signals()
+        self.supervised = watch_supervisor(grace_s=self._config.drain.timeout_s + SPARE_DRAIN_S)
+        store = await open_store(self._config.store.url or f"sqlite:///{self._home.database}")
+        try:
+            return await self._serve(store)
+        finally:
+            await store.close()
+
+    async def _serve(self, store: Store) -> int:
+        clock, platform = SystemClock(), ApiPlatform()
+        agent = DemoAgent(self._home.path / "demo-ledger.txt", clock)
+        self._gateway = gateway = Gateway(store, agent, {platform.name: platform}, clock, settings_of(self._config))
+        await gateway.start()
+        serving = await self._open_door(gateway, platform)
+        ends: set[asyncio.Future[Any]] = {self._stop, gateway.failed, serving.ended}
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if self._stop not in done:
+            return await self._failed(done)
+        stop = self._stop.result()
+        self._draining = True
+        await gateway.drain(stop)
+        await serving.close()
+        await gateway.stop(stop)
+        log.info("ended", kind=stop.kind, reason=stop.reason)
+        return EXIT_RESTART if stop.kind == "restart" else EXIT_PLANNED
+
+    async def _open_door(self, gateway: Gateway, platform: ApiPlatform) -> Serving:
+        server = self._config.server
+        app = make_app(
+            accept=gateway.intake.accept, chats=platform, hub=gateway.parts.hub, store=gateway.parts.store,
+            isolation=gateway.parts.settings.isolation, message_chars=self._config.limits.message_chars,
+            token=self._home.api_token(), control=self,
+        )
+        serving = await serve_http(app, server.host, server.port)
+        self._url = serving.url
+        self._lock.update(serving.url)
+        log.info("ready", address=serving.url, home=str(self._home.path), version=__version__)
+        return serving
+
+    async def _failed(self, done: set[asyncio.Future[Any]]) -> int:
+        """A loop died: say so and end; the next life finds everything in the database."""
+        for future in done:
+            with suppress(asyncio.CancelledError):
+                log.error("a part of the gateway ended unexpectedly", error=repr(future.exception()))
+        return EXIT_FAILED
+
+    # -- what the command line asks for (web/control.py) ---------------------------------------------------------------
+
+    def request_stop(self, kind: str, reason: str) -> None:
+        """Begin a planned end; asked again it changes nothing."""
+        if not self._stop.done():
+            self._stop.set_result(Stop(kind, reason))
+
+    def ready(self) -> str | None:
+        """None when messages are accepted and answered."""
+        if self._gateway is None or not self._url:
+            return "the gateway is starting"
+        if self._draining:
+            return "the gateway is stopping; messages are kept and answered after the next start"
+        return self._gateway.parts.store.trouble()
+
+    def status(self) -> Json:
+        """What runs here and how it is."""
+        gateway, report = self._gateway, self._gateway.report if self._gateway else None
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "url": self._url,
+            "started_at": self._started_at,
+            "state": "draining" if self._draining else "running",
+            "trouble": gateway.parts.store.trouble() if gateway else None,
+            "running_turns": len(gateway.turns.running()) if gateway else 0,
+            "resumes_waiting_for_calm": gateway.turns.held_back() if gateway else 0,
+            "last_start": {name: getattr(report, name) for name in report.__slots__} if report else None,
+        }
+
+    # -- signals -------------------------------------------------------------------------------------------------------
+
+    def _listen_to_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError):  # Windows: the console's own handler ends us, which is safe
+                loop.add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: int) -> None:
+        """A planned stop whoever sent it; a second signal ends us at once, which is safe."""
+        now = time.monotonic()
+        if self._asked_at and now - self._asked_at > SECOND_SIGNAL_S:
+            os._exit(EXIT_FAILED)
+        self._asked_at = self._asked_at or now
+        self.request_stop("stop", f"signal {signal.Signals(number).name}")
+
+
+def settings_of(config: Config) -> Settings:
+    """The numbers the gateway works by."""
+    sessions, recovery, limits = config.sessions, config.recovery, config.limits
+    zone = sessions.timezone or machine_zone()
+    return Settings(
+        isolation=Isolation(sessions.group_sessions_per_user, sessions.thread_sessions_per_user),
+        policies=Policies(
+            default=_policy(sessions.reset_for("", ""), zone),
+            by_platform={name: _policy(sessions.reset_for(name, ""), zone) for name in sessions.platform},
+            by_chat_type={name: _policy(sessions.reset_for("", name), zone) for name in sessions.chat_type},
+        ),
+        resume=recovery.resume,
+        fresh_s=recovery.fresh_s,
+        stuck_after=recovery.stuck_after,
+        unclean_boots=recovery.unclean_boots,
+        calm_s=recovery.calm_s,
+        drain_s=config.drain.timeout_s,
+        running_turns=limits.running_turns,
+        message_chars=limits.message_chars,
+        queue_per_session=limits.queue_per_session,
+    )
+
+
+def _policy(reset: ResetConfig, zone: str) -> ResetPolicy:
+    return ResetPolicy(reset.reset, reset.idle_minutes, reset.at_hour, reset.notify, zone)
+
+
+def machine_zone() -> str:
+    """The name of the machine's time zone; UTC where it has none."""
+    link = Path("/etc/localtime")
+    target = str(link.readlink()) if link.is_symlink() else ""
+    return target.partition("zoneinfo/")[2] or "UTC"

@@ -1,0 +1,277 @@
+"""One chat with the gateway over HTTP: sends in order, listens, and finds the gateway again whenever it went away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from everturn.cli.client import Unreachable, ask, base_url, error_text
+from everturn.cli.screen import Screen
+from everturn.cli.seen import Seen
+from everturn.errors import EverturnError
+from everturn.home import Holder, Home, holder
+
+LOOK_S = 0.2
+LONGEST_PAUSE_S = 2.0
+SILENCE_S = 90.0  # longer than the stream's sign of life takes
+TIMEOUT = httpx.Timeout(10.0)
+TURN_OVER = frozenset({"answered", "failed", "stopped", "suspended", "rolled_back"})
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What was typed, under the id it keeps however often it is sent."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """An event of the stream; `number` is None for what is not kept."""
+
+    kind: str
+    data: dict[str, Any]
+    number: int | None
+
+
+class Gone(EverturnError):
+    """No gateway came for as long as we may wait."""
+
+
+class Conversation:
+    """Its methods run in one event loop. `patience_s` is how long a gateway may be away; None: for ever."""
+
+    def __init__(self, home: Home, chat: str, screen: Screen, patience_s: float | None) -> None:
+        self._home = home
+        self._path = f"/api/chats/{quote(chat, safe='')}"
+        self._screen = screen
+        self._seen = Seen(home, chat)
+        self._patience_s = patience_s
+        self._client = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
+        self._mine: set[str] = set()
+        self._replies: set[str] = set()
+        self._unsent: deque[Said] = deque()
+        self._typed = asyncio.Event()
+        self._news = asyncio.Event()
+        self._away = False
+        self._refused: set[str] = set()
+
+    def say(self, text: str) -> Said:
+        """Take a line; it is sent as soon as that is possible."""
+        said = Said(uuid.uuid4().hex, text)
+        self._mine.add(said.id)
+        self._unsent.append(said)
+        self._typed.set()
+        return said
+
+    async def run(self) -> None:
+        """Send and listen until cancelled."""
+        async with self._client, asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._listen())
+            tasks.create_task(self._send())
+
+    async def all_sent(self) -> None:
+        """Until everything that was typed is accepted, or refused."""
+        while self._unsent:
+            await self._next_news()
+
+    async def answered(self, said: Said) -> bool:
+        """Wait until the message has ended and its reply was shown; False when it ended without one."""
+        await self.all_sent()
+        while said.id not in self._refused:
+            life = await self._life(said)
+            if life is not None and life["ended_at"] is not None:
+                replies = {reply["id"] for reply in life["replies"] if reply["kind"] == "reply"}
+                if replies <= self._replies:
+                    return bool(replies)
+            await self._next_news()
+        return False
+
+    @property
+    def unsent(self) -> int:
+        """How many lines were not accepted yet."""
+        return len(self._unsent)
+
+    async def _life(self, said: Said) -> dict[str, Any] | None:
+        who = await self._gateway()
+        try:
+            found = await asyncio.to_thread(ask, self._home, who, "GET", f"/control/explain/{said.id}")
+        except Unreachable:
+            return None
+        return next(iter(found["messages"]), None)
+
+    async def _next_news(self) -> None:
+        """The next thing that happens; now and then we look even if nothing seems to."""
+        self._news.clear()
+        try:
+            async with asyncio.timeout(LONGEST_PAUSE_S):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    async def _gateway(self) -> Holder:
+        """Who can be asked, as soon as there is one."""
+        since = time.monotonic()
+        while (who := holder(self._home)) is None or not who.url:
+            if self._patience_s is not None and time.monotonic() - since > self._patience_s:
+                raise Gone(f"no gateway runs on {self._home.path}; start it with: everturn run")
+            self._lost(f"no gateway runs on {self._home.path} now; waiting for it")
+            await asyncio.sleep(LOOK_S)
+        return who
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._home.api_token()}"}
+
+    def _lost(self, words: str) -> None:
+        if not self._away:
+            self._away = True
+            self._screen.progress("")
+            self._screen.notice(words)
+
+    def _found(self) -> None:
+        if self._away:
+            self._away = False
+            self._screen.notice("connected again")
+
+    async def _listen(self) -> None:
+        pause_s = LOOK_S
+        while True:
+            who = await self._gateway()
+            before = time.monotonic()
+            with suppress(httpx.TransportError):
+                await self._hear_all(who)
+            pause_s = LOOK_S if time.monotonic() - before > LONGEST_PAUSE_S else min(2 * pause_s, LONGEST_PAUSE_S)
+            self._lost("the connection was lost; reconnecting")
+            await asyncio.sleep(pause_s)
+
+    async def _hear_all(self, who: Holder) -> None:
+        """One connection, until it ends."""
+        url = base_url(who) + self._path + "/events"
+        headers = {**self._headers(), "Last-Event-ID": str(self._seen.last)}
+        place = {} if self._seen.last else {"after": 0}
+        timeout = httpx.Timeout(TIMEOUT.connect, read=SILENCE_S)
+        async with self._client.stream("GET", url, params=place, headers=headers, timeout=timeout) as response:
+            if response.status_code != httpx.codes.OK:
+                await self._check(response)
+                return
+            self._found()
+            async for heard in events_of(response.aiter_lines()):
+                self._take(heard)
+
+    async def _check(self, response: httpx.Response) -> None:
+        """What will not get better by asking again ends us; the rest is asked again."""
+        if response.is_client_error and response.status_code != httpx.codes.TOO_MANY_REQUESTS:
+            await response.aread()
+            raise EverturnError(f"the gateway answered {response.status_code}: {_reason(response)}")
+
+    def _take(self, heard: Heard) -> None:
+        data = heard.data
+        match heard.kind:
+            case "reply":
+                self._screen.progress("")
+                self._screen.reply(str(data.get("text", "")))
+                self._replies.add(str(data.get("id")))
+            case "notice":
+                self._screen.notice(str(data.get("text", "")))
+            case "message" if str(data.get("id")).partition("@")[0] not in self._mine:
+                self._screen.message(str(data.get("text", "")))
+            case "delta":
+                self._screen.progress(str(data.get("text", "")))
+            case "gap":
+                self._screen.notice("what happened here long ago is no longer kept")
+            case "turn":
+                self._turn(data)
+        if heard.number is not None:
+            self._seen.move(heard.number)
+        self._news.set()
+
+    def _turn(self, data: dict[str, Any]) -> None:
+        state, attempt = data.get("state"), data.get("attempt", 1)
+        if state in TURN_OVER:
+            self._screen.progress("")
+        elif state == "interrupted":
+            self._screen.progress("interrupted")
+        elif attempt > 1:
+            self._screen.progress(f"going on (attempt {attempt})")
+
+    async def _send(self) -> None:
+        while True:
+            await self._typed.wait()
+            self._typed.clear()
+            while self._unsent:
+                await self._deliver(self._unsent[0])
+                self._unsent.popleft()
+                self._news.set()
+
+    async def _deliver(self, said: Said) -> None:
+        """Post it until the gateway has it, or says that it never will."""
+        told = False
+        while True:
+            response = await self._post(said)
+            if response is not None and response.is_success:
+                return
+            if response is not None and response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+                if not told:
+                    self._screen.notice(_reason(response))
+                told = True
+                await asyncio.sleep(_retry_after_s(response))
+            elif response is not None and response.is_client_error:
+                self._screen.notice(f"not accepted: {_reason(response)}")
+                self._refused.add(said.id)
+                return
+            else:
+                await asyncio.sleep(LOOK_S)
+
+    async def _post(self, said: Said) -> httpx.Response | None:
+        """The gateway's answer; None when there was none, and nobody knows whether it was accepted."""
+        url = base_url(await self._gateway()) + self._path + "/messages"
+        try:
+            return await self._client.post(url, json={"id": said.id, "text": said.text}, headers=self._headers())
+        except httpx.TransportError:
+            return None
+
+
+async def events_of(lines: AsyncIterator[str]) -> AsyncIterator[Heard]:
+    """Server-sent events from their lines."""
+    fields: dict[str, str] = {}
+    async for line in lines:
+        if not line:
+            if "data" in fields:
+                yield _heard(fields)
+            fields = {}
+        elif not line.startswith(":"):
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            fields[name] = f"{fields[name]}\n{value}" if name == "data" and name in fields else value
+
+
+def _heard(fields: dict[str, str]) -> Heard:
+    number = fields.get("id", "")
+    try:
+        data = json.loads(fields["data"])
+    except ValueError:
+        data = {}
+    return Heard(fields.get("event", "message"), data, int(number) if number.isdecimal() else None)
+
+
+def _reason(response: httpx.Response) -> str:
+    try:
+        return error_text(response.json())
+    except ValueError:
+        return response.text[:200]
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    given = response.headers.get("Retry-After", "")
+    return float(given) if given.isdecimal() else LONGEST_PAUSE_S

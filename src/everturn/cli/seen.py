@@ -1,0 +1,33 @@
+"""How far a chat was seen from this home: the id of the last event, in an owner-only file."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import quote
+
+from everturn.home import Home
+
+
+class Seen:
+    """The place of one chat; 0 when nothing was seen."""
+
+    def __init__(self, home: Home, chat: str) -> None:
+        self._file = home.path / f"chat-{quote(chat, safe='')}.last"
+        self.last = self._read()
+
+    def _read(self) -> int:
+        try:
+            return max(0, int(self._file.read_text(encoding="ascii")))
+        except (OSError, ValueError):
+            return 0
+
+    def move(self, number: int) -> None:
+        """Remember the place. A disk that refuses it costs a repetition after the next start, nothing more."""
+        self.last = number
+        draft = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+                stream.write(f"{number}\n")
+            draft.replace(self._file)
+        except OSError:
+            draft.unlink(missing_ok=True)

@@ -1,0 +1,58 @@
+"""`everturn sessions`: the sessions in force."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from everturn.cli.options import config_option, home_option, json_option
+from everturn.cli.view import look_into
+from everturn.home import Home
+
+HEAD = ("key", "session", "state", "reason", "messages", "running", "unclean ends", "last active")
+
+
+@click.command
+@home_option
+@config_option
+@json_option
+def sessions(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
+    """List the sessions in force, in order of their keys.
+
+    A session is active, resume_pending (a turn was cut off and goes on) or suspended (/resume brings it back).
+    """
+    asyncio.run(_print_json(home, config_file) if as_json else _print_table(home, config_file))
+
+
+async def _print_json(home: Home, config_file: Path | None) -> None:
+    """One array, written page by page: a large home needs no large memory."""
+    separator = ""
+    async with look_into(home, config_file) as view:
+        print("[", end="")
+        async for page in view.sessions():
+            for session in page:
+                print(separator, json.dumps(session, ensure_ascii=False), sep="\n", end="")
+                separator = ","
+    print("\n]")
+
+
+async def _print_table(home: Home, config_file: Path | None) -> None:
+    from everturn.cli.tables import show_table
+
+    async with look_into(home, config_file) as view:
+        rows = [_row(session) async for page in view.sessions() for session in page]
+    if rows:
+        show_table(HEAD, rows)
+    else:
+        print(f"There are no sessions in {home.path}.")
+
+
+def _row(session: dict[str, Any]) -> tuple[object, ...]:
+    from everturn.cli.tables import moment
+
+    names = ("key", "session_id", "state", "reason", "messages", "running", "unclean_ends")
+    return (*(session.get(name) for name in names), moment(session.get("active_at")))

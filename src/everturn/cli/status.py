@@ -1,0 +1,56 @@
+"""`everturn status`: whether the gateway runs, and what is open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from everturn.cli.options import config_option, home_option, json_option
+from everturn.cli.view import look_into
+from everturn.home import Home
+
+
+@click.command
+@home_option
+@config_option
+@json_option
+def status(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
+    """Say whether the gateway runs, how its last life ended, and how much is open."""
+    found = asyncio.run(_status(home, config_file))
+    if as_json:
+        print(json.dumps(found, ensure_ascii=False, indent=2))
+    else:
+        _show(found, home)
+
+
+async def _status(home: Home, config_file: Path | None) -> dict[str, Any]:
+    async with look_into(home, config_file) as view:
+        return await view.status()
+
+
+def _show(found: dict[str, Any], home: Home) -> None:
+    from everturn.cli.tables import show_table
+
+    if found.pop("running"):
+        print(f"The gateway runs on {home.path}: process {found.pop('pid')}, {found.pop('url')}\n")
+    else:
+        print(f"No gateway runs on {home.path}.\n")
+    found.pop("home")
+    show_table(("", ""), _lines(found))
+
+
+def _lines(found: dict[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
+    """Nested figures as lines: `turns running`, 3."""
+    from everturn.cli.tables import moment
+
+    for name, value in found.items():
+        words = f"{above} {name}".strip().replace("_", " ")
+        if isinstance(value, dict):
+            yield from _lines(value, words) if value else [(words, "none")]
+        else:
+            yield words, moment(value) if name.endswith("_at") else value

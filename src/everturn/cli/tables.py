@@ -1,0 +1,49 @@
+"""Tables for people. A program that reads along gets every cell whole, without colours, on one line."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from everturn.cli.printable import printable
+
+WIDE = 1000
+
+
+def show_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under their heads."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=WIDE)
+    table = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, show_header=any(head))
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(shown(cell)) for cell in row))
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def shown(value: object) -> str:
+    """A cell in words; what could steer a terminal is left out."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return printable(str(value))
+
+
+def moment(at: object) -> str:
+    """A time of the store as a person's clock shows it."""
+    if not isinstance(at, int | float):
+        return "-"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

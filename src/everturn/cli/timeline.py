@@ -1,0 +1,126 @@
+"""The life of one message in plain words: what the store tells as values, as lines in the order of time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+Json = dict[str, Any]
+Line = tuple[float, str]
+
+ENDS = {
+    "done": "the message is done",
+    "withdrawn": "the message was withdrawn",
+    "expired": "the message expired",
+    "dead": "the message is a dead letter: it was given up",
+}
+OPEN = {"waiting": "the message waits for its turn", "claimed": "the message is being answered"}
+STEPS = {"user": "the user's words stored", "assistant": "model response stored", "tool": "tool result stored"}
+WHYS = {
+    "restart_timeout": "cut off by a restart whose patience ran out (restart_timeout)",
+    "shutdown_timeout": "cut off by a stop whose patience ran out (shutdown_timeout)",
+    "restart_interrupted": "the gateway ended without warning (restart_interrupted)",
+    "the gateway ended": "the gateway ended while it was running",
+    "cancelled": "it was cancelled",
+    "answered": "answered",
+    "failed": "it failed",
+    "suspended": "the session was suspended after repeated interruptions",
+    "/new": "the user began a fresh conversation (/new)",
+    "/stop": "the user stopped it (/stop)",
+    "/resume": "the user went to another conversation (/resume)",
+    "too_long": "it is longer than what is taken",
+    "queue_full": "too many messages were waiting",
+}
+STILL_OPEN = frozenset({"running", "waiting", "interrupted"})
+
+
+def timeline(life: Json) -> list[Line]:
+    """Everything that happened to a message, oldest first; what is still open comes last."""
+    turn = life.get("turn")
+    parts = [_received(life), *(_turn(turn) if turn else ()), *_replies(life["replies"])]
+    lines = sorted((line for line in (*parts, *_ended(life)) if line[0] is not None), key=lambda line: line[0])
+    return [*lines, *((0.0, words) for words in _still_open(life))]
+
+
+def _received(life: Json) -> Line:
+    what = "command" if life["kind"] == "command" else "message"
+    return life["received_at"], f"{what} received from {life['platform']} and stored"
+
+
+def _turn(turn: Json) -> Iterator[Line]:
+    yield turn["started_at"], f"turn {turn['id']} began in session {turn['session_id']}"
+    for attempt in turn["attempts"]:
+        yield from _attempt(attempt)
+    for step in turn["steps"]:
+        yield step["at"], f"step {step['seq']}: {STEPS.get(step['role'], step['role'])} (attempt {step['attempt']})"
+    for effect in turn["effects"]:
+        yield from _effect(effect)
+    if turn["ended_at"] is not None:
+        yield turn["ended_at"], f"turn ended: {_why(turn['why'] or turn['state'])}"
+
+
+def _attempt(attempt: Json) -> Iterator[Line]:
+    number, note = attempt["attempt"], attempt["note"]
+    given = f"with the note {note}" if note else "without a note"
+    yield attempt["started_at"], f"attempt {number} began {given} (gateway life {attempt['instance']})"
+    if attempt["ended_at"] is not None:
+        yield attempt["ended_at"], f"attempt {number} ended: {_why(attempt['why'])}"
+
+
+def _effect(effect: Json) -> Iterator[Line]:
+    name = f"effect {effect['name']} {effect['call_id']}"
+    yield effect["begun_at"], f"{name} ({effect['class']}) begun (attempt {effect['attempt']})"
+    if effect["done_at"] is not None:
+        yield effect["done_at"], f"{name} done"
+
+
+def _replies(replies: list[Json]) -> Iterator[Line]:
+    for reply in replies:
+        yield reply["created_at"], f"{reply['kind']} written"
+        if reply["ended_at"] is not None:
+            yield reply["ended_at"], f"{reply['kind']} {_delivery(reply)}"
+
+
+def _delivery(reply: Json) -> str:
+    error = f": {reply['error']}" if reply["error"] else ""
+    tries = f" at attempt {reply['attempts']}" if reply["attempts"] else ""
+    marked = ", marked as a possible repetition" if reply["marked"] else ""
+    parts = _parts(reply["parts"])
+    match reply["state"]:
+        case "sent":
+            return f"delivered{tries}{f' as {parts}' if parts else ''}{marked}"
+        case "dead":
+            return f"given up after {reply['attempts']} attempts{error}"
+    return f"{reply['state']}{tries}{marked}{error}"
+
+
+def _parts(stored: object) -> str:
+    """The platform's ids of what is out."""
+    parts = json.loads(stored) if isinstance(stored, str) else stored
+    return ", ".join(map(str, parts)) if isinstance(parts, list) else ""
+
+
+def _ended(life: Json) -> Iterator[Line]:
+    if life["ended_at"] is not None:
+        why = f": {_why(life['why'])}" if life["why"] else ""
+        yield life["ended_at"], f"{ENDS.get(life['state'], life['state'])}{why}"
+
+
+def _still_open(life: Json) -> Iterator[str]:
+    """What has no time yet."""
+    turn = life.get("turn")
+    for effect in turn["effects"] if turn else ():
+        if effect["done_at"] is None:
+            yield f"effect {effect['name']} {effect['call_id']} has no result: its outcome is unknown"
+    if turn and turn["state"] in STILL_OPEN:
+        yield f"turn {turn['id']} is {turn['state']}" + (f": {_why(turn['reason'])}" if turn["reason"] else "")
+    for reply in life["replies"]:
+        if reply["ended_at"] is None:
+            yield f"{reply['kind']} {_delivery(reply)}"
+    if life["ended_at"] is None:
+        yield OPEN.get(life["state"], f"the message is {life['state']}")
+
+
+def _why(why: object) -> str:
+    return WHYS.get(str(why), str(why))

@@ -1,0 +1,111 @@
+"""The web application: lets in who has the token, then hands the request to its endpoint. Every error is JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+
+import structlog
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from everturn.decide.keys import Isolation, session_key
+from everturn.errors import StoreError
+from everturn.web.answers import RETRY_AFTER_S, BadRequest, refuse, retry_after
+from everturn.web.control import OPEN_PATHS
+from everturn.web.events import EventStreams
+from everturn.web.messages import Chats, Messages
+from everturn.web.queries import header_of, place_of
+from everturn.web.transcripts import Transcripts
+
+log = structlog.get_logger()
+CHATS = b"/api/chats/"
+METHODS = {b"messages": "POST", b"events": "GET", b"transcript": "GET"}
+WHO_ARE_YOU = "send the header `Authorization: Bearer TOKEN` with the token in the file api_token of the gateway's home"
+
+
+class WebApp:
+    """An ASGI application. Chats are found in the raw path: a name may hold an encoded slash."""
+
+    def __init__(
+        self,
+        *,
+        chats: Chats,
+        isolation: Isolation,
+        token: str,
+        messages: Messages,
+        events: EventStreams,
+        transcripts: Transcripts,
+        others: ASGIApp,
+    ) -> None:
+        self._chats = chats
+        self._isolation = isolation
+        self._token = token.encode()
+        self._bearer = b"Bearer " + self._token
+        self._messages = messages
+        self._events = events
+        self._transcripts = transcripts
+        self._others = others
+        self._closing = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, whatever happens."""
+        try:
+            await self._answer(scope, receive, send)
+        except BadRequest as error:
+            await refuse(send, 400, str(error))
+        except StoreError as error:
+            await refuse(send, 503, f"the database cannot be read now: {error}", retry_after(RETRY_AFTER_S))
+        except asyncio.CancelledError:
+            if not self._closing:
+                raise
+            await refuse(send, 503, "the gateway is stopping; try again", retry_after(RETRY_AFTER_S))
+        except Exception:
+            log.exception("request failed", method=scope["method"], path=scope["path"])
+            with contextlib.suppress(RuntimeError):  # the answer had begun: it is cut off instead
+                await refuse(send, 500, "something went wrong here; the gateway's log says what")
+
+    def close(self) -> None:
+        """End event streams; what else is under way may finish."""
+        self._closing = True
+        self._events.close()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: bytes = scope["raw_path"]
+        if path not in OPEN_PATHS and not self._allowed(header_of(scope, b"authorization")):
+            await refuse(send, 401, WHO_ARE_YOU, (b"www-authenticate", b'Bearer realm="everturn"'))
+        elif path.startswith(CHATS):
+            await self._in_chat(path, scope, receive, send)
+        else:
+            await self._others(scope, receive, send)
+
+    def _allowed(self, given: bytes | None) -> bool:
+        if given is None:
+            return False
+        if hmac.compare_digest(given, self._bearer):
+            return True
+        scheme, _, token = given.partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+    async def _in_chat(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        raw, _, what = path[len(CHATS) :].partition(b"/")
+        method = METHODS.get(what)
+        if method is None:
+            await refuse(send, 404, "there is nothing here; a chat has /messages, /events and /transcript")
+        elif scope["method"] != method:
+            await refuse(send, 405, f"use {method} here, not {scope['method']}", (b"allow", method.encode()))
+        elif what == b"messages":
+            await self._messages(self._chat(raw), scope, receive, send)
+        elif what == b"events":
+            await self._events(self._key(raw), place_of(scope), receive, send)
+        else:
+            await self._transcripts(self._key(raw), scope, send)
+
+    def _chat(self, raw: bytes) -> str:
+        try:
+            return self._chats.chat(raw)
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
+
+    def _key(self, raw: bytes) -> str:
+        return session_key(self._chats.source(self._chat(raw)), self._isolation)

@@ -1,0 +1,215 @@
+"""Server-sent events of one session key. The store has the events; the hub only says when to look, and what is being
+said right now. Whoever reconnects with the last id it saw misses nothing and hears nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from starlette.types import Receive, Send
+
+from everturn.errors import StoreError, StoreUnavailable
+from everturn.model import Event
+from everturn.store.interface import Store
+from everturn.store.operations.telling import event_range, events_after
+from everturn.web.answers import RETRY_AFTER_S, encode, refuse, retry_after
+
+T = TypeVar("T")
+PAGE = 50
+MOST_STREAMS = 2_000
+FIRST_LOOK_S = 5.0
+HEAD = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # a proxy that collects events would delay them
+]
+RECONNECT = b"retry: 1000\n\n"
+HEARTBEAT = b": still here\n\n"
+
+
+@runtime_checkable
+class Delta(Protocol):
+    """The text so far of a running turn."""
+
+    @property
+    def turn(self) -> str:
+        """The turn."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """All of it, not what was added."""
+        ...
+
+
+class Hub(Protocol):
+    """What happens to keys, as it happens: events, deltas, and anything else for 'read the store'."""
+
+    def watch(self, key: str) -> Any:
+        """Begin to watch: something with `async next()`."""
+        ...
+
+    def leave(self, key: str, watch: Any) -> None:
+        """Stop watching."""
+        ...
+
+    def live(self, key: str) -> Delta | None:
+        """What the running turn shows now."""
+        ...
+
+
+class EventStreams:
+    """`GET /api/chats/{chat}/events`, any number of them up to a bound."""
+
+    def __init__(self, hub: Hub, store: Store, heartbeat_s: float) -> None:
+        self._hub = hub
+        self._store = store
+        self._heartbeat_s = heartbeat_s
+        self._open: set[asyncio.Future[None]] = set()
+
+    async def __call__(self, key: str, after: int | None, receive: Receive, send: Send) -> None:
+        """Stream until the client goes, the store fails or `close` ends it."""
+        if len(self._open) >= MOST_STREAMS:
+            await refuse(send, 503, f"{MOST_STREAMS} event streams are open; close one", retry_after(RETRY_AFTER_S))
+            return
+        feed = _Feed(self._hub, self._store, key, send, self._heartbeat_s)
+        feeding = asyncio.ensure_future(feed.run(after))
+        gone = asyncio.ensure_future(_gone(receive))
+        self._open.add(feeding)
+        try:
+            await asyncio.wait({feeding, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._open.discard(feeding)
+            await _ended(feeding, gone)
+        await _conclude(feed, feeding, send)
+
+    def close(self) -> None:
+        """End every stream; its client comes back with the last id it saw."""
+        for feeding in self._open:
+            feeding.cancel()
+
+
+class _Feed:
+    """One stream: where it is in the key's events, and how to go on."""
+
+    def __init__(self, hub: Hub, store: Store, key: str, send: Send, heartbeat_s: float) -> None:
+        self._hub = hub
+        self._store = store
+        self._key = key
+        self._send = send
+        self._heartbeat_s = heartbeat_s
+        self._last = 0
+        self._shown: Delta | None = None
+        self.started = False
+
+    async def run(self, after: int | None) -> None:
+        """Watch before reading, so that nothing falls between the two."""
+        watch = self._hub.watch(self._key)
+        running = self._hub.live(self._key)
+        try:
+            await self._begin(after)
+            if running is not None:
+                await self._show(running)
+            while True:
+                await self._take(await self._beating(watch.next()))
+        finally:
+            self._hub.leave(self._key, watch)
+
+    async def _begin(self, after: int | None) -> None:
+        """Find the place before the client hears that it is heard: what it causes from then on is not missed."""
+        oldest, newest = await self._first_look()
+        self._last = newest if after is None else after
+        await self._send({"type": "http.response.start", "status": 200, "headers": HEAD})
+        self.started = True
+        await self._emit(RECONNECT)
+        if self._last > newest:
+            self._last = 0
+            await self._gap(oldest or newest + 1)
+        elif 0 < self._last < newest and not oldest:
+            self._last = newest
+            await self._gap(newest + 1)
+        await self._catch_up()
+
+    async def _first_look(self) -> tuple[int, int]:
+        try:
+            async with asyncio.timeout(FIRST_LOOK_S):
+                return await self._store.read(event_range, self._key)
+        except TimeoutError:
+            raise StoreUnavailable(self._store.trouble() or "the database does not answer") from None
+
+    async def _take(self, item: object) -> None:
+        if isinstance(item, Event):
+            if item.seq == self._last + 1:
+                self._last = item.seq
+                await self._emit(_event(item))
+            elif item.seq > self._last:
+                await self._catch_up()
+        elif isinstance(item, Delta):
+            await self._show(item)
+        else:
+            await self._catch_up()
+            await self._show(self._hub.live(self._key))
+
+    async def _show(self, delta: Delta | None) -> None:
+        """The newest text of that turn, if it still runs: a slow reader skips what is outdated."""
+        now = self._hub.live(self._key)
+        if delta is not None and now is not None and now.turn == delta.turn and now is not self._shown:
+            self._shown = now
+            await self._emit(b"event: delta\ndata: " + encode({"turn": now.turn, "text": now.text}) + b"\n\n")
+
+    async def _catch_up(self) -> None:
+        """Send what the store has after our place; a hole in it was forgotten long ago, and is told."""
+        while True:
+            events = await self._beating(self._store.read(events_after, self._key, self._last, PAGE))
+            if events is None:
+                continue  # still waiting for the store; the read is asked again
+            if not events:
+                return
+            if 0 < self._last < events[0].seq - 1:
+                await self._gap(events[0].seq)
+            self._last = events[-1].seq
+            await self._emit(b"".join(map(_event, events)))
+
+    async def _beating(self, work: Awaitable[T]) -> T | None:
+        """The result; None when it did not come for so long that the client was sent a sign of life instead."""
+        try:
+            async with asyncio.timeout(self._heartbeat_s):
+                return await work
+        except TimeoutError:
+            await self._emit(HEARTBEAT)
+            return None
+
+    async def _gap(self, oldest: int) -> None:
+        await self._emit(b"event: gap\ndata: " + encode({"oldest": oldest}) + b"\n\n")
+
+    async def _emit(self, chunk: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+def _event(event: Event) -> bytes:
+    return f"id: {event.seq}\nevent: {event.kind}\ndata: {event.data}\n\n".encode()
+
+
+async def _gone(receive: Receive) -> None:
+    """Until the client closes its side."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _ended(*tasks: asyncio.Future[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def _conclude(feed: _Feed, feeding: asyncio.Future[None], send: Send) -> None:
+    """Close the answer in form; a store that failed before it began is a 503."""
+    error = None if feeding.cancelled() else feeding.exception()
+    if error is not None and not isinstance(error, StoreError):
+        raise error
+    if feed.started:
+        await send({"type": "http.response.body", "body": b""})
+    else:
+        await refuse(send, 503, f"events cannot be read: {error or 'the gateway is stopping'}", retry_after(RETRY_AFTER_S))

@@ -1,0 +1,58 @@
+"""`everturn config show` tells what is in force and where it came from; wrong settings end with 78 and their name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import everturn
+
+
+def test_each_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
+    (tmp_path / "everturn.toml").write_text("[drain]\ntimeout_s = 7\n[server]\nport = 1\n")
+    ended = everturn("config", "show", "--json", home=tmp_path, EVERTURN_SERVER_PORT="2")
+    settings = json.loads(ended.out)["settings"]
+    assert settings["drain.timeout_s"] == {"value": 7, "origin": f"file {tmp_path / 'everturn.toml'}"}
+    assert settings["server.port"] == {"value": 2, "origin": "environment EVERTURN_SERVER_PORT"}
+    assert settings["agent.kind"] == {"value": "demo", "origin": "default"}
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_password_is_never_shown(tmp_path: Path, form: tuple[str, ...]) -> None:
+    url = "postgresql://ann:very-secret@db.example/everturn"
+    ended = everturn("config", "show", *form, home=tmp_path, EVERTURN_STORE_URL=url)
+    assert "very-secret" not in ended.out + ended.err
+    assert "db.example" in ended.out
+
+
+def test_a_table_for_people_has_every_setting(tmp_path: Path) -> None:
+    lines = everturn("config", "show", home=tmp_path).out.splitlines()
+    assert [line.split() for line in lines if line.startswith("server.port")] == [["server.port", "8484", "default"]]
+
+
+def test_old_names_and_unknown_variables_warn(tmp_path: Path) -> None:
+    ended = everturn("config", "show", home=tmp_path, EVERTURN_GATEWAY_PORT="1", EVERTURN_SERVER_PROT="2")
+    assert ended.code == 0
+    assert "gateway.port is called server.port now" in ended.err
+    assert "EVERTURN_SERVER_PROT" in ended.err
+
+
+@pytest.mark.parametrize("command", [("config", "show"), ("run",), ("run", "--supervise"), ("sessions",), ("stop",)])
+def test_a_wrong_setting_ends_with_78_and_its_name(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "everturn.toml").write_text("[server]\nprot = 1\n")
+    ended = everturn(*command, home=tmp_path)
+    assert (ended.code, ended.out) == (78, "")
+    assert "unknown setting server.prot; the nearest known one is server.port" in ended.err
+
+
+def test_a_port_out_of_range_ends_with_78(tmp_path: Path) -> None:
+    ended = everturn("run", "--port", "70000", home=tmp_path)
+    assert ended.code == 78
+    assert "server.port" in ended.err
+
+
+def test_a_home_that_cannot_be_made_ends_with_78(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ended = everturn("run", "--port", "0", home=tmp_path / "file" / "home")
+    assert ended.code == 78
+    assert "cannot be made" in ended.err

@@ -1,0 +1,82 @@
+"""Schemas move forward in numbered steps, each whole, once, by one process; a newer one is left alone."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from everturn.errors import StoreUnusable
+from everturn.store.interface import Op, Rows, sql
+from everturn.store.migrations import SCHEMA, load, missing
+from everturn.store.open import open_store
+from tests.store.engine_operations import closing, count, find, make_schema, put
+
+COLOUR = "ALTER TABLE item ADD COLUMN colour TEXT;\nUPDATE item SET colour = 'red';\n"
+
+
+def versions() -> Op[Rows]:
+    return (yield sql("SELECT version FROM everturn_schema ORDER BY version"))
+
+
+def colours() -> Op[Rows]:
+    return (yield sql("SELECT colour FROM item"))
+
+
+def test_both_engines_have_the_same_migrations() -> None:
+    names = [[migration.name for migration in load(SCHEMA / engine)] for engine in ("sqlite", "postgres")]
+    assert names[0] == names[1]
+
+
+def test_migrations_are_read_in_order(tmp_path: Path) -> None:
+    migrations = load(make_schema(tmp_path, "SELECT 2", "SELECT 3") / "sqlite")
+    assert [migration.version for migration in migrations] == [1, 2, 3]
+    assert [migration.text for migration in missing(migrations, 1, "it")] == ["SELECT 2", "SELECT 3"]
+    assert missing(migrations, 3, "it") == []
+
+
+@pytest.mark.parametrize("names", [[], ["0002_a.sql"], ["0001_a.sql", "0003_b.sql"], ["0001_a.sql", "next.sql"]])
+def test_a_gap_or_a_stray_file_is_a_mistake(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).touch()
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path)
+
+
+async def test_a_store_moves_forward_with_its_rows(store_url: str, tmp_path: Path) -> None:
+    async with closing(await open_store(store_url, schema=make_schema(tmp_path / "old"))) as store:
+        await store.run(put, 1, "kept")
+        assert await store.read(versions) == [(1,)]
+    async with closing(await open_store(store_url, schema=make_schema(tmp_path / "new", COLOUR))) as store:
+        assert await store.read(versions) == [(1,), (2,)]
+        assert await store.read(colours) == [("red",)]
+
+
+async def test_a_newer_store_is_refused_and_left_alone(store_url: str, tmp_path: Path) -> None:
+    new = make_schema(tmp_path / "new", COLOUR)
+    async with closing(await open_store(store_url, schema=new)) as store:
+        await store.run(put, 1, "kept")
+    with pytest.raises(StoreUnusable, match=r"newer Everturn \(schema 2, this one knows 1\)"):
+        await open_store(store_url, schema=make_schema(tmp_path / "old"))
+    async with closing(await open_store(store_url, schema=new)) as store:
+        assert await store.read(find, 1) == "kept"
+        assert await store.read(versions) == [(1,), (2,)]
+
+
+async def test_a_migration_that_fails_leaves_the_store_as_it_was(store_url: str, tmp_path: Path) -> None:
+    old = make_schema(tmp_path / "old")
+    async with closing(await open_store(store_url, schema=old)) as store:
+        await store.run(put, 1, "kept")
+    bad = make_schema(tmp_path / "bad", COLOUR, "DROP TABLE item;\nSELECT * FROM nowhere;\n")
+    with pytest.raises(StoreUnusable, match="nowhere"):
+        await open_store(store_url, schema=bad)
+    async with closing(await open_store(store_url, schema=make_schema(tmp_path / "two", COLOUR))) as store:
+        assert await store.read(versions) == [(1,), (2,)]
+        assert await store.read(count) == 1
+
+
+async def test_starts_at_the_same_time_do_not_race(database_url: str, tmp_path: Path) -> None:
+    schema = make_schema(tmp_path, COLOUR)
+    stores = await asyncio.gather(*(open_store(database_url, schema=schema) for _ in range(6)))
+    assert await stores[0].read(versions) == [(1,), (2,)]
+    for store in stores:
+        await store.close()
