@@ -25,6 +25,7 @@ class Ids:
         self._clock = clock
         self._node = (node % (1 << _NODE_BITS)) << _COUNTER_BITS
         self._tick = 0
+        self._second, self._stamp = -1, ""
 
     def next(self) -> int:
         """A new id, larger than every earlier one of this instance."""
@@ -35,8 +36,10 @@ class Ids:
 
     def session(self) -> str:
         """A session id: date, time and eight random hex digits."""
-        at = datetime.fromtimestamp(self._clock.now(), UTC)
-        return f"{at:%Y%m%d_%H%M%S}_{secrets.token_hex(4)}"
+        second = int(self._clock.now())
+        if second != self._second:
+            self._second, self._stamp = second, f"{datetime.fromtimestamp(second, UTC):%Y%m%d_%H%M%S}"
+        return f"{self._stamp}_{secrets.token_hex(4)}"
 
 
 def oldest_id(at: float) -> int:

@@ -56,8 +56,7 @@ State = Active | ResumePending | Suspended
 ACTIVE = Active()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionEntry:
+class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What a session key points at now, and its state."""
 
     key: str
@@ -184,8 +183,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inbound:
+class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     """A message as an adapter heard it. `id` is unique within the platform account."""
 
     id: str
@@ -194,8 +192,7 @@ class Inbound:
     cursor: str | None = None  # where the platform is read on after this message, committed with it
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """A numbered fact of one key that a watcher may have missed."""
 
     seq: int
@@ -204,8 +201,7 @@ class Event:
     at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the outbox as the sender needs it."""
 
     id: int

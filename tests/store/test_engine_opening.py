@@ -1,5 +1,7 @@
 """A store that must not be used is refused with clear words, and not one byte of it changes."""
 
+# ruff: noqa: ASYNC240  a test may block on its files
+
 import errno
 import hashlib
 import os
@@ -54,25 +56,24 @@ async def refused(path: Path, schema: Path, words: str) -> None:
 
 
 @contextmanager
-def ordinary_user() -> Iterator[Path]:
-    """A directory whose modes count, even when the tests run as root."""
+def as_ordinary_user(used: Path, mode: int) -> Iterator[tuple[Path, Path]]:
+    """A copy of the file with that mode, and a schema, where modes count even if the tests run as root."""
+    content = used.read_bytes()
     account = unprivileged_account()
     directory = make_directory(account)
     try:
         if account is not None:
             os.seteuid(account.pw_uid)
-        yield directory
+        copy = directory / "home" / "everturn.db"
+        copy.parent.mkdir()
+        copy.write_bytes(content)
+        copy.chmod(mode)
+        yield copy, make_schema(directory / "schema")
+        copy.parent.chmod(0o700)
     finally:
         if account is not None:
             os.seteuid(0)
         shutil.rmtree(directory)
-
-
-def copy_to(directory: Path, used: Path, mode: int) -> Path:
-    copy = directory / "everturn.db"
-    copy.write_bytes(used.read_bytes())
-    copy.chmod(mode)
-    return copy
 
 
 async def test_text_instead_of_a_database(path: Path, schema: Path) -> None:
@@ -130,30 +131,27 @@ async def test_a_directory_in_its_place(path: Path, schema: Path) -> None:
 
 
 async def test_a_missing_directory(tmp_path: Path, schema: Path) -> None:
-    with pytest.raises(StoreUnusable, match="the directory .*absent does not exist: create it"):
+    with pytest.raises(StoreUnusable, match=r"the directory .*absent does not exist: create it"):
         await SQLiteStore.open(tmp_path / "absent" / "everturn.db", schema=schema)
     assert not (tmp_path / "absent").exists()
 
 
-async def test_a_read_only_file(used: Path, schema: Path) -> None:
-    with ordinary_user() as directory:
-        await refused(copy_to(directory, used, 0o400), schema, "is read-only")
+async def test_a_read_only_file(used: Path) -> None:
+    with as_ordinary_user(used, 0o400) as (copy, schema):
+        await refused(copy, schema, "is read-only: make the file and its directory writable")
 
 
-async def test_a_file_that_may_not_be_read(used: Path, schema: Path) -> None:
-    with ordinary_user() as directory:
-        copy = copy_to(directory, used, 0o000)
-        with pytest.raises(StoreUnusable, match="cannot be used: .*denied"):
-            await SQLiteStore.open(copy, schema=schema)
+async def test_a_file_that_may_not_be_read(used: Path) -> None:
+    with as_ordinary_user(used, 0o000) as (copy, schema), pytest.raises(StoreUnusable, match="denied"):
+        await SQLiteStore.open(copy, schema=schema)
 
 
-async def test_a_read_only_directory(used: Path, schema: Path) -> None:
-    with ordinary_user() as directory:
-        copy = copy_to(directory, used, 0o600)
-        directory.chmod(0o500)
-        await refused(copy, schema, "cannot be opened")
+async def test_a_read_only_directory(used: Path) -> None:
+    with as_ordinary_user(used, 0o600) as (copy, schema):
+        copy.parent.chmod(0o500)
+        await refused(copy, schema, "is read-only: make the file and its directory writable")
         with pytest.raises(StoreUnusable, match="denied"):
-            await SQLiteStore.open(directory / "new.db", schema=schema)
+            await SQLiteStore.open(copy.with_name("new.db"), schema=schema)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ class Conversation:
     def _found(self) -> None:
         if self._away:
             self._away = False
-            self._screen.notice("connected again")
+            self._screen.notice("connected")
 
     async def _listen(self) -> None:
         pause_s = LOOK_S

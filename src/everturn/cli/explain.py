@@ -46,5 +46,4 @@ def _tell(life: dict[str, Any], *, first: bool) -> None:
     from everturn.cli.timeline import timeline
 
     print("" if first else "\n", f"{printable(life['id'])} in {life['key']}", sep="")
-    rows = [(f"{moment(at)}.{int(at * 1000) % 1000:03}" if at else "now", words) for at, words in timeline(life)]
-    show_table(("", ""), rows)
+    show_table(("", ""), [("now" if at is None else moment(at, exact=True), words) for at, words in timeline(life)])

@@ -53,7 +53,7 @@ def stop(home: Home, config_file: Path | None, timeout_s: float | None) -> int:
         print(f"No gateway runs on {home.path}.")
         return 0
     if _request(home, who, "stop"):
-        _say(f"asked {who} to stop; waiting for running turns")
+        _say(f"asked process {who.pid} to stop; waiting for running turns and deliveries")
     else:
         _terminate(who)
     _wait(lambda: _left(home, who), patience_s, f"{who} did not stop")
@@ -77,7 +77,7 @@ def restart(home: Home, config_file: Path | None, timeout_s: float | None) -> in
         return 1
     if not _request(home, who, "restart"):
         raise Unreachable(f"{who} does not answer, so it cannot be asked to restart; everturn stop ends it")
-    _say(f"asked {who} to restart; waiting for running turns")
+    _say(f"asked process {who.pid} to restart; waiting for running turns and deliveries")
     now = _wait(lambda: _successor(home, who), patience_s, f"{who} did not come back after its restart")
     print(f"The gateway is ready again: {now}.")
     return 0

@@ -42,8 +42,9 @@ def shown(value: object) -> str:
     return printable(str(value))
 
 
-def moment(at: object) -> str:
-    """A time of the store as a person's clock shows it."""
+def moment(at: object, *, exact: bool = False) -> str:
+    """A time of the store as a person's clock shows it; exact to the millisecond if wanted."""
     if not isinstance(at, int | float):
         return "-"
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    seconds = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    return f"{seconds}.{int(at % 1 * 1000):03}" if exact else seconds

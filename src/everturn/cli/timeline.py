@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 Json = dict[str, Any]
-Line = tuple[float, str]
 
 ENDS = {
     "done": "the message is done",
@@ -23,7 +22,6 @@ WHYS = {
     "restart_interrupted": "the gateway ended without warning (restart_interrupted)",
     "the gateway ended": "the gateway ended while it was running",
     "cancelled": "it was cancelled",
-    "answered": "answered",
     "failed": "it failed",
     "suspended": "the session was suspended after repeated interruptions",
     "/new": "the user began a fresh conversation (/new)",
@@ -35,80 +33,88 @@ WHYS = {
 STILL_OPEN = frozenset({"running", "waiting", "interrupted"})
 
 
-def timeline(life: Json) -> list[Line]:
-    """Everything that happened to a message, oldest first; what is still open comes last."""
+class Line(NamedTuple):
+    """Something that happened. `rank` orders what one commit did at one moment."""
+
+    at: float
+    rank: int
+    words: str
+
+
+def timeline(life: Json) -> list[tuple[float | None, str]]:
+    """Everything that happened to a message, oldest first; what is still open has no time and comes last."""
     turn = life.get("turn")
-    parts = [_received(life), *(_turn(turn) if turn else ()), *_replies(life["replies"])]
-    lines = sorted((line for line in (*parts, *_ended(life)) if line[0] is not None), key=lambda line: line[0])
-    return [*lines, *((0.0, words) for words in _still_open(life))]
+    lines = [_received(life), *(_turn(turn) if turn else ()), *_replies(life["replies"]), *_ended(life)]
+    happened: list[tuple[float | None, str]] = [(line.at, line.words) for line in sorted(lines)]
+    return happened + [(None, words) for words in _still_open(life)]
 
 
 def _received(life: Json) -> Line:
     what = "command" if life["kind"] == "command" else "message"
-    return life["received_at"], f"{what} received from {life['platform']} and stored"
+    return Line(life["received_at"], 0, f"{what} received from {life['platform']} and stored")
 
 
 def _turn(turn: Json) -> Iterator[Line]:
-    yield turn["started_at"], f"turn {turn['id']} began in session {turn['session_id']}"
+    begun: float = turn["started_at"]
+    yield Line(begun, 1, f"turn {turn['id']} began in session {turn['session_id']}")
     for attempt in turn["attempts"]:
         yield from _attempt(attempt)
     for step in turn["steps"]:
-        yield step["at"], f"step {step['seq']}: {STEPS.get(step['role'], step['role'])} (attempt {step['attempt']})"
+        words = f"step {step['seq']}: {STEPS.get(step['role'], step['role'])} (attempt {step['attempt']})"
+        yield Line(max(step["at"], begun), 5 if step["role"] == "tool" else 3, words)
     for effect in turn["effects"]:
         yield from _effect(effect)
     if turn["ended_at"] is not None:
-        yield turn["ended_at"], f"turn ended: {_why(turn['why'] or turn['state'])}"
+        yield Line(turn["ended_at"], 9, f"turn ended: {_why(turn['why'] or turn['state'])}")
 
 
 def _attempt(attempt: Json) -> Iterator[Line]:
     number, note = attempt["attempt"], attempt["note"]
     given = f"with the note {note}" if note else "without a note"
-    yield attempt["started_at"], f"attempt {number} began {given} (gateway life {attempt['instance']})"
+    yield Line(attempt["started_at"], 2, f"attempt {number} began {given} (gateway life {attempt['instance']})")
     if attempt["ended_at"] is not None:
-        yield attempt["ended_at"], f"attempt {number} ended: {_why(attempt['why'])}"
+        yield Line(attempt["ended_at"], 8, f"attempt {number} ended: {_why(attempt['why'])}")
 
 
 def _effect(effect: Json) -> Iterator[Line]:
     name = f"effect {effect['name']} {effect['call_id']}"
-    yield effect["begun_at"], f"{name} ({effect['class']}) begun (attempt {effect['attempt']})"
+    yield Line(effect["begun_at"], 4, f"{name} ({effect['class']}) begun (attempt {effect['attempt']})")
     if effect["done_at"] is not None:
-        yield effect["done_at"], f"{name} done"
+        yield Line(effect["done_at"], 4, f"{name} done")
 
 
 def _replies(replies: list[Json]) -> Iterator[Line]:
     for reply in replies:
-        yield reply["created_at"], f"{reply['kind']} written"
+        yield Line(reply["created_at"], 6, f"{reply['kind']} written")
         if reply["ended_at"] is not None:
-            yield reply["ended_at"], f"{reply['kind']} {_delivery(reply)}"
+            yield Line(reply["ended_at"], 7, f"{reply['kind']} {_delivery(reply)}")
 
 
 def _delivery(reply: Json) -> str:
     error = f": {reply['error']}" if reply["error"] else ""
     tries = f" at attempt {reply['attempts']}" if reply["attempts"] else ""
     marked = ", marked as a possible repetition" if reply["marked"] else ""
-    parts = _parts(reply["parts"])
     match reply["state"]:
         case "sent":
-            return f"delivered{tries}{f' as {parts}' if parts else ''}{marked}"
+            return f"delivered{tries}{_parts(reply['parts'])}{marked}"
         case "dead":
             return f"given up after {reply['attempts']} attempts{error}"
-    return f"{reply['state']}{tries}{marked}{error}"
+    return f"is {reply['state']}{tries}{marked}{error}"
 
 
 def _parts(stored: object) -> str:
     """The platform's ids of what is out."""
     parts = json.loads(stored) if isinstance(stored, str) else stored
-    return ", ".join(map(str, parts)) if isinstance(parts, list) else ""
+    return f" as {', '.join(map(str, parts))}" if isinstance(parts, list) and parts else ""
 
 
 def _ended(life: Json) -> Iterator[Line]:
     if life["ended_at"] is not None:
         why = f": {_why(life['why'])}" if life["why"] else ""
-        yield life["ended_at"], f"{ENDS.get(life['state'], life['state'])}{why}"
+        yield Line(life["ended_at"], 10, f"{ENDS.get(life['state'], life['state'])}{why}")
 
 
 def _still_open(life: Json) -> Iterator[str]:
-    """What has no time yet."""
     turn = life.get("turn")
     for effect in turn["effects"] if turn else ():
         if effect["done_at"] is None:

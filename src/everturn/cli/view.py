@@ -20,7 +20,7 @@ from everturn.store.address import sqlite_path
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.store.operations.entries import list_entries
-from everturn.store.operations.instances import last_end
+from everturn.store.operations.instances import last_end, without_end
 from everturn.store.operations.reading import figures
 from everturn.web.looking import lives
 
@@ -83,17 +83,29 @@ class Stopped:
 
     async def status(self) -> Json:
         """What is open, and how the last life ended."""
+        return {
+            **_not_running(self._home),
+            "last_life": await self._last_life(),
+            "open": await self._store.read(figures),
+        }
+
+    async def _last_life(self) -> Json | None:
+        """A life that wrote no end was killed; its last heartbeat is the last we know of it."""
+        alive = await self._store.alive()
+        killed = [life for life in await self._store.read(without_end, 0) if life.number not in alive]
+        if killed:
+            return {"ended": "unclean", "ended_at": killed[-1].heartbeat_at, "asked_by": None}
         last = await self._store.read(last_end, 0)
-        ended = dict(zip(("ended", "ended_at", "asked_by"), last, strict=True)) if last else None
-        return {**_not_running(self._home), "last_life": ended, "open": await self._store.read(figures)}
+        return dict(zip(("ended", "ended_at", "asked_by"), last, strict=True)) if last else None
 
     async def sessions(self) -> AsyncIterator[list[Json]]:
         """Page by page, until one is not full."""
-        after, page = "", await self._store.read(list_entries, "", PAGE)
+        nobody_works = not await self._store.alive()
+        page = await self._store.read(list_entries, "", PAGE)
         while page:
-            yield page
-            after = str(page[-1]["key"])
-            page = await self._store.read(list_entries, after, PAGE) if len(page) == PAGE else []
+            # A killed gateway could not say that it no longer works on a key.
+            yield [{**each, "running": False} for each in page] if nobody_works else page
+            page = await self._store.read(list_entries, str(page[-1]["key"]), PAGE) if len(page) == PAGE else []
 
     async def explain(self, message_id: str) -> list[Json]:
         """From the rows."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
+
+from msgspec.structs import replace
 
 from everturn.model import ACTIVE, ResumePending, SessionEntry, SessionSource, State, Suspended
 

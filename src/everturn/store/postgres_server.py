@@ -90,7 +90,7 @@ class PostgresServer:
         """One sentence for a fault of the server or the network."""
         if sqlstate(error) == "53100":
             return f"the disk of {self.name} is full: free some space there"
-        if sqlstate(error):
+        if sqlstate(error) and not sqlstate(error).startswith("08"):
             return f"{self.name} cannot serve us now ({error})"
         return f"{self.name} cannot be reached ({str(error) or type(error).__name__}): see the server and the network"
 

@@ -56,9 +56,10 @@ def apply_command(number: int, session_id: str, at: float, delivery: Delivery) -
     yield sql("UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1", number, at)
     source = source_of(raw) or entry.origin or SessionSource(platform="")
     yield from owe(number, key, None, "reply", source, text, at, Delivery(by_event=delivery.by_event), 0)
-    facts = [fact("reply", at, turn=None, id=str(number), text=text, command=command.name)]
-    events = yield from report(key, entry.event_seq, facts if delivery.by_event else [])
     stopped = entry.turn if command.name in {"new", "reset", "stop"} or _left(command, entry) else None
+    facts = [fact("turn", at, turn=str(stopped), state="stopped")] if stopped else []
+    facts.append(fact("reply", at, turn=None, id=str(number), text=text, to=source.message_id, command=command.name))
+    events = yield from report(key, entry.event_seq, facts if delivery.by_event else [])
     return Applied(key=key, stopped=stopped, events=events)
 
 

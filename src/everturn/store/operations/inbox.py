@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from everturn.decide.recovery import is_suspect
 from everturn.model import Event, SessionEntry, SessionSource
@@ -29,8 +30,7 @@ class Outcome(StrEnum):
     FULL = "full"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """A message at the door, with the id its row will have."""
 
     id: int
@@ -45,8 +45,7 @@ class Arrival:
     cursor: str | None = None  # how far the platform account is read with this message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to an arrival; `begun` when its turn was begun in the same commit."""
 
     outcome: Outcome

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from everturn.model import Event, Reply, SessionSource
@@ -24,8 +22,7 @@ ANY_OPEN_REPLY = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL LIMIT 1
 Fact = tuple[str, str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """How replies of one key leave: as an event, at once by us, or when the outbox comes to them."""
 
     by_event: bool

@@ -4,9 +4,8 @@ the entry's row is locked under the fence first, so a late writer is refused by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import msgspec
+from msgspec.structs import replace
 
 from everturn.decide import words
 from everturn.decide.notes import Note, choose_note
@@ -62,8 +61,7 @@ INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='
 TAIL_ROWS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
+class Start(msgspec.Struct, frozen=True, kw_only=True):
     """What the beginning of a turn may need; every id is made by the caller."""
 
     instance: int
@@ -79,8 +77,7 @@ class Start:
     suspects: bool = True  # whether a suspect may begin now
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """An inbox row that a turn takes up."""
 
     id: int
@@ -91,8 +88,7 @@ class Waiting:
     stored: bool = True  # False: this very operation inserts it, already claimed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """A turn that is ours to run."""
 
     turn: int
@@ -111,15 +107,13 @@ class Begun:
     spoke: bool = False  # a notice is owed as well
 
 
-@dataclass(frozen=True, slots=True)
-class NotYet:
+class NotYet(msgspec.Struct, frozen=True):
     """A suspect: its turn begins when no other suspect is unproven."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """What came of finishing: the reply that is ours to send at once, and whether the key has more to do."""
 
     events: tuple[Event, ...]

@@ -1,0 +1,135 @@
+"""`everturn chat`: for programs by a pipe, for people on a terminal; it survives the gateway's restarts and its own."""
+
+import os
+import pty
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.cli.outside import call, post
+from tests.cli.program import LONGEST_S, PROGRAM, GatewayProgram, Program, environment, everturn
+
+
+def test_each_piped_line_is_answered(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway:
+        gateway.ready()
+        ended = everturn("chat", home=tmp_path, text="one\n\n/status\nwork 2 0.1\n")
+        assert ended.code == 0
+        assert "You said: one" in ended.out
+        assert ended.out.endswith("done: 2 steps\n")
+        assert "working: step 2 of 2" in ended.err
+        assert call(tmp_path, "/api/chats/me/transcript")["messages"][0]["content"] == "one"
+
+
+def test_a_command_as_the_last_line_is_answered(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway:
+        gateway.ready()
+        ended = everturn("chat", home=tmp_path, text="/help\n")
+        assert (ended.code, "/resume" in ended.out) == (0, True)
+
+
+def test_a_line_that_is_too_long_is_refused_with_words(tmp_path: Path) -> None:
+    (tmp_path / "everturn.toml").write_text("[limits]\nmessage_chars = 10\n")
+    with GatewayProgram(tmp_path) as gateway:
+        gateway.ready()
+        ended = everturn("chat", home=tmp_path, text="this is longer than ten\n")
+        assert (ended.code, ended.out) == (1, "")
+        assert "the limit is 10 characters" in ended.err
+
+
+def test_what_was_answered_meanwhile_is_shown_once(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway:
+        gateway.ready()
+        assert everturn("chat", home=tmp_path, text="one\n").code == 0
+        post(tmp_path, "me", "elsewhere", "two")
+        second = everturn("chat", home=tmp_path, text="three\n").out
+        assert ("You said: one" in second, "You said: two" in second) == (False, True)
+        assert "You said: two" not in everturn("chat", home=tmp_path, text="four\n").out
+
+
+def test_a_chat_outlives_a_killed_gateway(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway, Program("chat", home=tmp_path) as chat:
+        gateway.ready()
+        chat.enter("work 3 0.5\n")
+        chat.shows("step 1 of 3")
+        gateway.kill()
+        chat.shows("the connection was lost")
+        chat.enter("typed while nobody listened\n")
+        with GatewayProgram(tmp_path) as second:
+            second.ready()
+            output = chat.shows("You said: typed while nobody listened")
+            assert chat.wait() == 0
+    assert output.count("done: 3 steps") == 1
+    assert output.count("the connection was lost") == 1
+    assert output.count("You said: typed while nobody listened") == 1
+
+
+def test_a_chat_shows_the_reply_that_was_finished_while_it_was_gone(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway:
+        gateway.ready()
+        with Program("chat", home=tmp_path) as chat:
+            chat.enter("work 2 0.3\n")
+            chat.shows("step 1 of 2")
+        with Program("chat", home=tmp_path) as chat:
+            chat.shows("done: 2 steps")
+
+
+def test_without_a_gateway_a_pipe_does_not_wait_for_ever(tmp_path: Path) -> None:
+    ended = everturn("chat", "--wait", "0.3", home=tmp_path, text="hello\n")
+    assert (ended.code, ended.out) == (1, "")
+    assert "no gateway runs on" in ended.err
+    assert not list(tmp_path.iterdir())
+    missing = everturn("chat", home=tmp_path / "none", text="hello\n")
+    assert (missing.code, "does not exist" in missing.err) == (1, True)
+
+
+class Typist:
+    """A person at a terminal."""
+
+    def __init__(self, home: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        command = [*PROGRAM, "chat", "--home", str(home)]
+        self._process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="xterm"), start_new_session=True
+        )
+        os.close(theirs)
+        self._seen = b""
+
+    def enter(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def shows(self, text: str) -> str:
+        while text.encode() not in self._seen:
+            self._seen += os.read(self._ours, 4096)
+        return self._seen.decode()
+
+    def ends(self) -> int:
+        code = self._process.wait(LONGEST_S)
+        os.close(self._ours)
+        return code
+
+
+def test_a_person_talks_on_a_terminal_and_leaves_with_ctrl_d(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway:
+        gateway.ready()
+        person = Typist(tmp_path)
+        person.shows("> ")
+        person.enter("work 2 0.3\n")
+        person.shows(".. working: step 1 of 2")
+        person.shows("done: 2 steps")
+        person.enter("bye\n")
+        person.shows("You said: bye")
+        person.enter("\x04")
+        assert person.ends() == 0
+
+
+def test_a_person_leaves_with_quit_or_is_interrupted(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway:
+        gateway.ready()
+        quitting, interrupted = Typist(tmp_path), Typist(tmp_path)
+        for person in (quitting, interrupted):
+            person.shows("> ")
+        quitting.enter("/quit\n")
+        assert quitting.ends() == 0
+        interrupted.enter("\x03")
+        assert interrupted.ends() in {130, -signal.SIGINT}

@@ -1,0 +1,106 @@
+"""The life of a message as lines: in order, with the reason of every end, and with what is still open."""
+
+from typing import Any
+
+import pytest
+
+from everturn.cli.timeline import timeline
+
+Json = dict[str, Any]
+
+
+def life(**more: Any) -> Json:
+    started: Json = {
+        "id": "m1", "platform": "api", "account": "", "key": "k", "kind": "message", "state": "done", "why": None,
+        "received_at": 1.0, "ended_at": 9.0, "turn": None, "replies": [],
+    }  # fmt: skip
+    return started | more
+
+
+def turn(**more: Any) -> Json:
+    attempts = [
+        {"attempt": 1, "instance": 1, "note": None, "started_at": 1.5, "ended_at": 4.0, "why": "the gateway ended"},
+        {"attempt": 2, "instance": 2, "note": "resume:restart_interrupted", "started_at": 5.0, "ended_at": 9.0, "why": "answered"},
+    ]  # fmt: skip
+    started: Json = {
+        "id": "7", "session_id": "s", "state": "answered", "reason": None, "why": None, "note": None, "started_at": 1.5,
+        "ended_at": 9.0, "attempts": attempts, "steps": [{"seq": 1, "role": "user", "attempt": 1, "at": 1.0}], "effects": [],
+    }  # fmt: skip
+    return started | more
+
+
+def reply(**more: Any) -> Json:
+    started: Json = {
+        "id": "7", "kind": "reply", "state": "sent", "attempts": 0, "parts": "[]", "marked": False, "error": None,
+        "created_at": 9.0, "ended_at": 9.0,
+    }  # fmt: skip
+    return started | more
+
+
+def words(told: Json) -> list[str]:
+    return [line for _, line in timeline(told)]
+
+
+def test_what_one_commit_did_is_told_in_the_order_of_sense() -> None:
+    assert words(life(turn=turn(), replies=[reply()])) == [
+        "message received from api and stored",
+        "turn 7 began in session s",
+        "attempt 1 began without a note (gateway life 1)",
+        "step 1: the user's words stored (attempt 1)",
+        "attempt 1 ended: the gateway ended while it was running",
+        "attempt 2 began with the note resume:restart_interrupted (gateway life 2)",
+        "reply written",
+        "reply delivered",
+        "attempt 2 ended: answered",
+        "turn ended: answered",
+        "the message is done",
+    ]
+
+
+def test_a_waiting_message_says_so_without_a_time() -> None:
+    assert timeline(life(state="waiting", ended_at=None))[-1] == (None, "the message waits for its turn")
+
+
+def test_an_effect_without_result_is_unknown() -> None:
+    open_effect = {"call_id": "c", "name": "pay", "class": "once", "state": "begun", "attempt": 1, "begun_at": 2.0, "done_at": None}  # fmt: skip
+    told = words(life(turn=turn(effects=[open_effect])))
+    assert "effect pay c (once) begun (attempt 1)" in told
+    assert told[-1] == "effect pay c has no result: its outcome is unknown"
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"state": "sent", "attempts": 2, "parts": '["x","y"]'}, "reply delivered at attempt 2 as x, y"),
+        (
+            {"state": "sent", "attempts": 1, "marked": True},
+            "reply delivered at attempt 1, marked as a possible repetition",
+        ),
+        ({"state": "dead", "attempts": 5, "error": "blocked"}, "reply given up after 5 attempts: blocked"),
+        ({"state": "owed", "attempts": 1, "error": "slow", "ended_at": None}, "reply is owed at attempt 1: slow"),
+    ],
+)
+def test_a_delivery_tells_its_state_and_reason(changed: Json, told: str) -> None:
+    assert told in words(life(replies=[reply(**changed)]))
+
+
+@pytest.mark.parametrize(
+    ("state", "why", "told"),
+    [
+        ("withdrawn", "/new", "the message was withdrawn: the user began a fresh conversation (/new)"),
+        ("dead", "queue_full", "the message is a dead letter: it was given up: too many messages were waiting"),
+        ("dead", "the model is gone", "the message is a dead letter: it was given up: the model is gone"),
+    ],
+)
+def test_an_end_tells_its_reason(state: str, why: str, told: str) -> None:
+    assert words(life(state=state, why=why))[-1] == told
+
+
+def test_an_interrupted_turn_tells_why_it_waits() -> None:
+    told = words(
+        life(state="claimed", ended_at=None, turn=turn(state="interrupted", reason="restart_timeout", ended_at=None))
+    )
+    assert told[-2:] == [
+        "turn 7 is interrupted: cut off by a restart whose patience ran out (restart_timeout)",
+        "the message is being answered",
+    ]
