@@ -4,9 +4,12 @@ The outside is: what people said, what stands on the platform's screen, the ledg
 and the transcript as anybody may ask for it.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 NOTE = "[System note:"
 
@@ -95,3 +98,233 @@ def paid_twice(history: History) -> list[str]:
 def notes(transcripts: Mapping[str, Sequence[str]]) -> list[str]:
     """Promise 7: a note never enters a transcript."""
     return [f"note in the transcript of {chat}" for chat, rows in transcripts.items() if any(NOTE in row for row in rows)]
+
+
+# -- ring two: what people saw of real processes over HTTP -------------------------------------------------------------
+
+
+@dataclass
+class Post:
+    """A message somebody posted, however often. Moments are numbers of one counter, so they can be compared."""
+
+    chat: str
+    id: str
+    text: str
+    sent: int
+    acknowledged: int | None = None
+    answers: list[int] = field(default_factory=list)  # the status of each answer that came, in order
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An event of a chat's stream; `id` is 0 where it has none."""
+
+    id: int
+    kind: str
+    data: Mapping[str, Any]
+
+
+@dataclass
+class Watched:
+    """Everything that people saw of a gateway, whatever happened to its processes."""
+
+    posts: dict[tuple[str, str], Post] = field(default_factory=dict)
+    events: dict[str, list[Seen]] = field(default_factory=dict)  # chat -> what its watcher received, over all connections
+    kept: dict[str, list[Seen]] = field(default_factory=dict)  # chat -> what a newcomer gets in the end
+    ledger: list[str] = field(default_factory=list)
+    transcripts: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def of(self, chat: str, kind: str) -> list[Mapping[str, Any]]:
+        """The data of a chat's events of one kind."""
+        return [event.data for event in self.events.get(chat, ()) if event.kind == kind]
+
+    def replies(self, chat: str) -> dict[str, str]:
+        """The answers of a chat, by the message they answer."""
+        return {str(data["to"]): str(data["text"]) for data in self.of(chat, "reply")}
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """One run in figures."""
+
+    messages: int
+    duplicates: int
+    replies: int
+    interrupted: int
+    resumed: int
+    effects: int
+    unknown: int
+
+    def __str__(self) -> str:
+        """In words, for a person."""
+        return (
+            f"{self.messages} messages, {self.duplicates} duplicates posted, {self.replies} replies,"
+            f" {self.interrupted} interruptions, {self.resumed} attempts after the first,"
+            f" {self.effects} effects, {self.unknown} with unknown outcome"
+        )
+
+
+def totals(watched: Watched) -> Totals:
+    """Count what happened."""
+    turns = [data for chat in watched.events for data in watched.of(chat, "turn")]
+    replies = [text for chat in watched.events for text in watched.replies(chat).values()]
+    return Totals(
+        messages=len(watched.posts),
+        duplicates=sum(post.answers.count(200) for post in watched.posts.values()),
+        replies=len(replies),
+        interrupted=sum(data["state"] == "interrupted" for data in turns),
+        resumed=sum(data["state"] == "running" and data["attempt"] > 1 for data in turns),
+        effects=len(watched.ledger),
+        unknown=sum(unknown_outcomes(text) for text in replies),
+    )
+
+
+def watched_problems(watched: Watched) -> list[str]:
+    """Every broken promise that people could see, as a sentence."""
+    chats = sorted({chat for chat, _ in watched.posts})
+    return [
+        *wrong_answers(watched),
+        *repeated(watched.ledger, "effect happened twice"),
+        *strange_effects(watched),
+        *notes({chat: [row["content"] for row in rows] for chat, rows in watched.transcripts.items()}),
+        *(f"{chat}: {what}" for chat in chats for check in CHECKS for what in check(watched, chat)),
+    ]
+
+
+def wrong_answers(watched: Watched) -> list[str]:
+    """Promise 2: an id is accepted once; who was told so is told "duplicate" ever after."""
+    found = []
+    for post in watched.posts.values():
+        told = [status for status in post.answers if status in {200, 202}]
+        if 202 in told[1:]:
+            found.append(f"accepted twice: {post.chat} {post.id} {post.answers}")
+        if not told:
+            found.append(f"never accepted: {post.chat} {post.id} {post.answers}")
+    return found
+
+
+def broken_stream(watched: Watched, chat: str) -> list[str]:
+    """Event ids go up by one, over every reconnect; a newcomer is given the same."""
+    durable = [event for event in watched.events[chat] if event.id]
+    numbers = [event.id for event in durable]
+    found = [] if numbers == list(range(1, len(numbers) + 1)) else [f"event ids missed or repeated: {numbers}"]
+    found += ["events are missing"] * any(event.kind == "gap" for event in watched.events[chat])
+    return found + ["a newcomer gets other events than the watcher"] * (watched.kept[chat] != durable)
+
+
+def unanswered(watched: Watched, chat: str) -> list[str]:
+    """Promises 1, 2 and 6: every posted message has one event and one reply, with the right words."""
+    wanted = {post.id: post.text for post in watched.posts.values() if post.chat == chat}
+    heard = [(data["id"], data["text"]) for data in watched.of(chat, "message")]
+    replied = Counter(str(data["to"]) for data in watched.of(chat, "reply"))
+    found = [f"lost: {each}" for each in wanted if not replied[each]]
+    found += [f"answered {count} times: {each}" for each, count in replied.items() if count > 1 or each not in wanted]
+    found += ["messages heard differ from those posted"] * (sorted(heard) != sorted(wanted.items()))
+    replies = watched.replies(chat)
+    return found + [
+        f"wrong answer to {each} ({text}): {replies[each]}"
+        for each, text in wanted.items()
+        if each in replies and not fits(text, replies[each])
+    ]
+
+
+def fits(text: str, reply: str) -> bool:
+    """Whether the demo agent answers these words like this."""
+    if text.startswith("work "):
+        return re.fullmatch(rf"done: {text.split()[1]} steps(?: \(\d+ with unknown outcome\))?", reply) is not None
+    saw = r"I see \d+ earlier messages of this conversation\. You said: "
+    return re.fullmatch(saw + re.escape(text), reply) is not None
+
+
+def out_of_order(watched: Watched, chat: str) -> list[str]:
+    """Promise 3: who was acknowledged before another was sent is heard before it; replies follow that order."""
+    heard = [str(data["id"]) for data in watched.of(chat, "message")]
+    posts = [watched.posts[chat, each] for each in heard if (chat, each) in watched.posts]
+    found = []
+    latest = 0
+    for post in posts:
+        if post.acknowledged is not None and post.acknowledged < latest:
+            found.append(f"{post.id} is heard after a message that was sent after its acknowledgement")
+        latest = max(latest, post.sent)
+    if list(watched.replies(chat)) != heard:
+        found.append("replies are in another order than messages")
+    return found
+
+
+def overlapping(watched: Watched, chat: str) -> list[str]:
+    """Promise 3: one turn at a time; an interrupted one goes on before any other begins."""
+    found = []
+    turn, state, attempt = "", "answered", 0
+    for event in watched.events[chat]:
+        data = event.data
+        if event.kind == "reply" and (data["turn"], state) != (turn, "running"):
+            found.append(f"a reply of {data['turn']} while {turn} is {state}")
+        if event.kind != "turn":
+            continue
+        same = data["turn"] == turn
+        goes_on = same and state == "interrupted" and data.get("attempt") == attempt + 1
+        begins = not same and state == "answered" and data.get("attempt") == 1
+        if not (goes_on or begins if data["state"] == "running" else same and state == "running"):
+            found.append(f"{data} while {turn} is {state}, attempt {attempt}")
+        turn, state, attempt = str(data["turn"]), str(data["state"]), int(data.get("attempt", attempt))
+    return found + [f"turn {turn} is still {state}"] * (state != "answered")
+
+
+def strange_effects(watched: Watched) -> list[str]:
+    """Promise 5: of N effects at most those whose outcome the reply calls unknown did not happen."""
+    lines = Counter(line.split()[0] for line in watched.ledger)
+    found = []
+    for chat in watched.events:
+        texts = {str(data["id"]): str(data["text"]) for data in watched.of(chat, "message")}
+        for data in watched.of(chat, "reply"):
+            words = texts.get(str(data["to"]), "").split()
+            steps = int(words[1]) if words[:1] == ["work"] else 0
+            happened = lines.pop(str(data["turn"]), 0)
+            if not steps - unknown_outcomes(str(data["text"])) <= happened <= steps:
+                found.append(f"{happened} effects of {steps} happened in turn {data['turn']}: {data['text']}")
+    return found + [f"effects of a turn that never answered: {turn}" for turn in lines]
+
+
+def unknown_outcomes(reply: str) -> int:
+    """How many effects the reply says it knows nothing about."""
+    found = re.search(r"\((\d+) with unknown outcome\)$", reply)
+    return int(found[1]) if found else 0
+
+
+def untidy_transcript(watched: Watched, chat: str) -> list[str]:
+    """Promise 7: the words of people as they were heard, each followed by calls with their results, and the answer."""
+    wanted: list[tuple[str, str]] = []
+    replies = watched.replies(chat)
+    for data in watched.of(chat, "message"):
+        wanted += [("user", str(data["text"])), ("assistant", replies.get(str(data["id"]), ""))]
+    rows = watched.transcripts[chat]
+    said = [(str(row["role"]), str(row["content"])) for row in rows if row["role"] != "tool" and not row["tool_calls"]]
+    found = ["the transcript is not what was said"] * (said != wanted)
+    return found + unpaired_calls(rows) + miscounted(rows)
+
+
+def unpaired_calls(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each call is followed by its result, and each result follows its call."""
+    found = []
+    for row, after in pairwise([*rows, {"role": "user", "tool_calls": [], "tool_call_id": None}]):
+        calls = [call["id"] for call in row["tool_calls"]]
+        if calls != ([after["tool_call_id"]] if after["role"] == "tool" else []):
+            found.append(f"calls {calls} are followed by {after}")
+    return found
+
+
+def miscounted(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The demo agent says how many earlier messages it saw: the whole history, before and after any death."""
+    found = []
+    asked = 0
+    for place, row in enumerate(rows):
+        asked = place if row["role"] == "user" else asked
+        seen = re.match(r"I see (\d+) earlier messages", str(row["content"])) if row["role"] == "assistant" else None
+        if seen and int(seen[1]) != asked:
+            found.append(f"an answer saw {seen[1]} of {asked} earlier messages")
+    return found
+
+
+CHECKS: tuple[Callable[[Watched, str], list[str]], ...] = (
+    broken_stream, unanswered, out_of_order, overlapping, untidy_transcript,
+)  # fmt: skip

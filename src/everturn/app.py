@@ -45,10 +45,9 @@ def serve(loaded: Loaded, home: Home) -> int:
     set_up_logs()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     home.create()
-    with HomeLock(home) as lock:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            process = runner.run(_make(loaded.config, home, lock))
-            code = runner.run(process.run())
+    with HomeLock(home) as lock, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        process = runner.run(_make(loaded.config, home, lock))
+        code = runner.run(process.run())
     if code == EXIT_RESTART and not process.supervised:
         os.execv(sys.executable, [sys.executable, "-P", "-m", "everturn", *sys.argv[1:]])  # noqa: S606  ourselves again
     return code
@@ -112,9 +111,14 @@ class Process:
     async def _open_door(self, gateway: Gateway, platform: ApiPlatform) -> Serving:
         server = self._config.server
         app = make_app(
-            accept=gateway.intake.accept, chats=platform, hub=gateway.parts.hub, store=gateway.parts.store,
-            isolation=gateway.parts.settings.isolation, message_chars=self._config.limits.message_chars,
-            token=self._home.api_token(), control=self,
+            accept=gateway.intake.accept,
+            chats=platform,
+            hub=gateway.parts.hub,
+            store=gateway.parts.store,
+            isolation=gateway.parts.settings.isolation,
+            message_chars=self._config.limits.message_chars,
+            token=self._home.api_token(),
+            control=self,
         )
         serving = await serve_http(app, server.host, server.port)
         self._url = serving.url

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Self
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.clock import Clock, SystemClock
@@ -119,7 +120,9 @@ class FakePlatform:
     def say(self, chat: str, text: str, number: str | None = None, **about: str) -> str:
         """Somebody writes; returns the message's id."""
         message_id = number or f"m{len(self._said) + 1}"
-        source = SessionSource(platform=self.name, **({"chat_id": chat, "user_id": "ann", "message_id": message_id} | about))
+        source = SessionSource(
+            platform=self.name, **({"chat_id": chat, "user_id": "ann", "message_id": message_id} | about)
+        )
         self._said.append(Inbound(id=f"{message_id}@{chat}", source=source, text=text))
         self._keep("said", id=message_id, chat=chat, text=text, about=about)
         self._notify()
@@ -159,7 +162,7 @@ class FakePlatform:
             raise fault.error
         return number
 
-    async def find(self, to: SessionSource, key: str, text: str) -> str | None:
+    async def find(self, to: SessionSource, key: str, text: str) -> str | None:  # noqa: ARG002  the key is enough here
         """Read back: only class B can."""
         if self.surety is not Surety.READ_BACK:
             return None
@@ -315,7 +318,7 @@ class World:
         if store is not None:
             await store.close()
 
-    async def __aenter__(self) -> World:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 

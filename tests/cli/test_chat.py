@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 from pathlib import Path
+from typing import Self
 
 from tests.cli.outside import call, post
 from tests.cli.program import LONGEST_S, PROGRAM, GatewayProgram, Program, environment, everturn
@@ -104,15 +105,23 @@ class Typist:
         return self._seen.decode()
 
     def ends(self) -> int:
-        code = self._process.wait(LONGEST_S)
+        return self._process.wait(LONGEST_S)
+
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.wait(LONGEST_S)
         os.close(self._ours)
-        return code
 
 
 def test_a_person_talks_on_a_terminal_and_leaves_with_ctrl_d(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
+    with GatewayProgram(tmp_path) as gateway, Typist(tmp_path) as person:
         gateway.ready()
-        person = Typist(tmp_path)
         person.shows("> ")
         person.enter("work 2 0.3\n")
         person.shows(".. working: step 1 of 2")
@@ -126,10 +135,11 @@ def test_a_person_talks_on_a_terminal_and_leaves_with_ctrl_d(tmp_path: Path) -> 
 def test_a_person_leaves_with_quit_or_is_interrupted(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
-        quitting, interrupted = Typist(tmp_path), Typist(tmp_path)
-        for person in (quitting, interrupted):
+        with Typist(tmp_path) as person:
             person.shows("> ")
-        quitting.enter("/quit\n")
-        assert quitting.ends() == 0
-        interrupted.enter("\x03")
-        assert interrupted.ends() in {130, -signal.SIGINT}
+            person.enter("/quit\n")
+            assert person.ends() == 0
+        with Typist(tmp_path) as person:
+            person.shows("> ")
+            person.interrupt()
+            assert person.ends() == 130

@@ -84,12 +84,14 @@ class Conversation:
     async def all_sent(self) -> None:
         """Until everything that was typed is accepted, or refused."""
         while self._unsent:
+            self._news.clear()
             await self._next_news()
 
     async def answered(self, said: Said) -> bool:
         """Wait until the message has ended and its reply was shown; False when it ended without one."""
         await self.all_sent()
         while said.id not in self._refused:
+            self._news.clear()  # before looking: what happens from now on is news
             life = await self._life(said)
             if life is not None and life["ended_at"] is not None:
                 replies = {reply["id"] for reply in life["replies"] if reply["kind"] == "reply"}
@@ -113,7 +115,6 @@ class Conversation:
 
     async def _next_news(self) -> None:
         """The next thing that happens; now and then we look even if nothing seems to."""
-        self._news.clear()
         try:
             async with asyncio.timeout(LONGEST_PAUSE_S):
                 await self._news.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from typing import Protocol
@@ -93,7 +94,7 @@ class Terminal:
 
     def progress(self, text: str) -> None:
         """In place; never longer than a row."""
-        width = os.get_terminal_size(sys.stdout.fileno()).columns
+        width = shutil.get_terminal_size().columns
         line = last_line(text)[: width - 4]
         if line != self._progress:
             self._draw(None, line)

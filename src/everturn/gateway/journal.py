@@ -21,9 +21,7 @@ from everturn.store.operations.turns import (
     step,
 )
 
-OUTCOME_UNKNOWN = (
-    "The outcome of this call is unknown: the gateway was interrupted while it ran. It was not run again."
-)
+OUTCOME_UNKNOWN = "The outcome of this call is unknown: the gateway was interrupted while it ran. It was not run again."
 OWN_ROWS = 10_000
 
 
@@ -110,7 +108,9 @@ class JournaledTurn:
         first = calls[0] if calls else None
         await self._store.run(step, self._begun, response, first, self.acknowledge(), prove_it=self._suspect)
         points.reached("step.committed")
-        self._was_proven()
+        if self._suspect:
+            self._suspect = False
+            self._proven(self._begun.key)
         return [
             await self._act(call, run, calls[place + 1] if place + 1 < len(calls) else None)
             for place, call in enumerate(calls)
@@ -142,7 +142,11 @@ class JournaledTurn:
 
     async def _record(self, call: ToolCall, content: str, then: ToolCall | None, *, unknown: bool) -> Message:
         result = Message(
-            role="tool", content=content, seq=self.next_seq(), call_id=call.id, unknown=unknown,
+            role="tool",
+            content=content,
+            seq=self.next_seq(),
+            call_id=call.id,
+            unknown=unknown,
             at=self._parts.clock.now(),
         )
         await self._store.run(finish_effect, self._begun, result, then)
@@ -158,11 +162,6 @@ class JournaledTurn:
         """The tail that the model has now answered for, once."""
         tail, self._acknowledge = self._acknowledge, None
         return tail
-
-    def _was_proven(self) -> None:
-        if self._suspect:
-            self._suspect = False
-            self._proven(self._begun.key)
 
 
 def _called(future: asyncio.Future[None]) -> None:

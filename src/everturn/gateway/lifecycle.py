@@ -24,12 +24,10 @@ from everturn.gateway.recovery import REASONS, Recovery, Report
 from everturn.gateway.turns import Turns
 from everturn.gateway.upkeep import Upkeep
 from everturn.ids import Ids
-from everturn.model import Event, SessionSource
 from everturn.platform.interface import CanPull, Platform
-from everturn.store.interface import Op, Store
-from everturn.store.operations.entries import lock_entry
+from everturn.store.interface import Store
 from everturn.store.operations.instances import join, record_drain, record_end
-from everturn.store.operations.telling import Delivery, report, tell
+from everturn.store.operations.telling import tell_key
 
 log = structlog.get_logger()
 FLUSH_S = 5.0
@@ -72,6 +70,8 @@ class Gateway:
             self.upkeep.forget_old(), *(self.intake.pull(each) for each in pulled),
         ):  # fmt: skip
             self._loops.append(self._supervised(loop))
+        if self.report.storm:
+            self._loops.append(self._supervised(self.turns.resume_after_calm()))
         self.turns.open()
         log.info("recovered", **{name: getattr(self.report, name) for name in Report.__slots__})
         return self.report
@@ -145,14 +145,3 @@ class Gateway:
         for task in (working, timer):
             task.cancel()
         return done
-
-
-def tell_key(
-    key: str, number: int, source: SessionSource, text: str, reason: str, at: float, delivery: Delivery
-) -> Op[tuple[Event, ...]]:
-    """Tell the people of a key something."""
-    entry = yield from lock_entry(key)
-    if entry is None:
-        return ()
-    facts = yield from tell(number, key, source, text, reason, at, delivery)
-    return (yield from report(key, entry.event_seq, facts))

@@ -31,7 +31,9 @@ class Policies:
 
     def any(self) -> bool:
         """Whether any session can expire at all."""
-        return any(policy.mode != "none" for policy in (self.default, *self.by_platform.values(), *self.by_chat_type.values()))
+        return any(
+            policy.mode != "none" for policy in (self.default, *self.by_platform.values(), *self.by_chat_type.values())
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ class Settings:
     """The numbers the gateway works by; app.py makes them from the configuration."""
 
     isolation: Isolation = Isolation()  # noqa: RUF009  frozen
-    policies: Policies = Policies()  # noqa: RUF009  frozen
+    policies: Policies = Policies()
     resume: str = "auto"
     fresh_s: float = 3600
     stuck_after: int = 3

@@ -63,7 +63,7 @@ class Recovery:
         boots = await store.read(unclean_boots, now - WINDOW_S)
         stormy = bool(dead) and storm(boots, now, self._parts.settings.unclean_boots, suspended > 0)
         if stormy:
-            self._turns.wait_for_calm()
+            self._turns.hold_resumes()
         for number, platform in await self._commands_left():
             await self._commands.apply_now(number, platform)
         resumable = await self._schedule()
@@ -93,8 +93,11 @@ class Recovery:
         """One dead instance: judge its turns together, put each right, then its replies, then close its life."""
         store, now = self._parts.store, self._parts.clock.now()
         cause = Interruption(
-            instance=life.number, reason=REASONS.get(life.drain_kind or "", "restart_interrupted"),
-            at=min(life.heartbeat_at, now), now=now, why="the gateway ended",
+            instance=life.number,
+            reason=REASONS.get(life.drain_kind or "", "restart_interrupted"),
+            at=min(life.heartbeat_at, now),
+            now=now,
+            why="the gateway ended",
         )
         verdicts = await store.run(judge, life.number, self._parts.settings.stuck_after)
         recovered = await asyncio.gather(*(self._cut_off(*each, cause) for each in verdicts))
@@ -144,4 +147,3 @@ class Recovery:
     async def _last_life(self) -> str:
         last = await self._parts.store.read(last_end, self._parts.instance)
         return last[0] if last else "none"
-

@@ -212,4 +212,6 @@ async def _conclude(feed: _Feed, feeding: asyncio.Future[None], send: Send) -> N
     if feed.started:
         await send({"type": "http.response.body", "body": b""})
     else:
-        await refuse(send, 503, f"events cannot be read: {error or 'the gateway is stopping'}", retry_after(RETRY_AFTER_S))
+        await refuse(
+            send, 503, f"events cannot be read: {error or 'the gateway is stopping'}", retry_after(RETRY_AFTER_S)
+        )

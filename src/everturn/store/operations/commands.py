@@ -88,7 +88,9 @@ def _new(entry: SessionEntry, number: int, session_id: str, at: float) -> Op[str
     withdrawn = yield sql(
         "UPDATE inbox SET state='withdrawn', ended_at=$3, why='/new'"
         " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message' AND id<$2 RETURNING id",
-        entry.key, number, at,
+        entry.key,
+        number,
+        at,
     )
     yield from reset_session(entry, session_id, at)
     return words.fresh(len(withdrawn))
@@ -116,7 +118,9 @@ def _stop(entry: SessionEntry, at: float) -> Op[str]:
     yield sql(
         "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, tail_key=$2, tail_at=$3"
         " WHERE key=$1 AND state<>'suspended'",
-        entry.key, tail, at,
+        entry.key,
+        tail,
+        at,
     )
     waiting = yield sql(
         "SELECT count(*) FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'", entry.key
@@ -151,7 +155,8 @@ def earlier_sessions(key: str, but: str | None) -> Op[list[Earlier]]:
     """The sessions this key pointed at before, newest first."""
     rows = yield sql(
         "SELECT session_id, started_at, end_reason, first_words FROM session WHERE key=$1 ORDER BY id DESC LIMIT $2",
-        key, LISTED + 1,
+        key,
+        LISTED + 1,
     )
     return [Earlier(row[0], row[1], row[2], row[3] or "") for row in rows if row[0] != but][:LISTED]
 
@@ -189,7 +194,10 @@ def _bring_back(key: str, session_id: str, at: float) -> Op[bool]:
     yield sql("UPDATE session SET mark=NULL WHERE session_id=$1", session_id)
     yield sql(
         "UPDATE entry SET state=$2, reason=$3, marked_at=$4, unclean_ends=0 WHERE key=$1",
-        key, state, reason, marked_at,
+        key,
+        state,
+        reason,
+        marked_at,
     )
     return reason is not None
 

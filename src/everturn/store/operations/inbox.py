@@ -80,7 +80,11 @@ def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     )
     if not added:
         return (yield from _known(arrival, start, Outcome.DUPLICATE))
-    facts = [fact("message", arrival.at, id=arrival.source.message_id or arrival.ext_id, text=arrival.text)] if arrival.by_event else []
+    facts = (
+        [fact("message", arrival.at, id=arrival.source.message_id or arrival.ext_id, text=arrival.text)]
+        if arrival.by_event
+        else []
+    )
     if start is None or not idle:
         return (yield from _left_waiting(entry, arrival, facts))
     row = Waiting(arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False)
@@ -99,8 +103,18 @@ def turn_away(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:
     if arrival.cursor is not None:
         yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
     added = yield sql(
-        ADD, arrival.id, arrival.ext_id, arrival.source.platform, arrival.source.account, arrival.key, arrival.kind,
-        arrival.raw_source, arrival.text, "dead", None, arrival.at,
+        ADD,
+        arrival.id,
+        arrival.ext_id,
+        arrival.source.platform,
+        arrival.source.account,
+        arrival.key,
+        arrival.kind,
+        arrival.raw_source,
+        arrival.text,
+        "dead",
+        None,
+        arrival.at,
     )
     if not added:
         return ()
@@ -125,10 +139,18 @@ def _known(arrival: Arrival, start: Start | None, otherwise: Outcome) -> Op[Acce
         return Accepted(outcome=otherwise, key=arrival.key)
     number, body, key, turn = rows[0]
     if number == arrival.id:
-        begun = (yield from begun_again(key, start)) if start is not None and turn == start.turn else None
-        return Accepted(outcome=Outcome.ACCEPTED, key=key, begun=begun)
+        return (yield from _accepted_before(arrival, start if start is not None and turn == start.turn else None))
     same = body in {"", arrival.text} and key == arrival.key  # an old body is forgotten before its id
     return Accepted(outcome=Outcome.DUPLICATE if same else Outcome.CONFLICT, key=key)
+
+
+def _accepted_before(arrival: Arrival, start: Start | None) -> Op[Accepted]:
+    """For an operation that runs twice: what its first run said. `start` is the turn that it began, if any."""
+    times = (arrival.at, start.at) if start is not None else (arrival.at,)
+    events = yield from events_of(arrival.key, *times)
+    begun = (yield from begun_again(arrival.key, start)) if start is not None else None
+    begun = begun and replace(begun, events=events)
+    return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=events)
 
 
 def move_cursor(platform: str, account: str, value: str, at: float) -> Op[None]:

@@ -13,7 +13,9 @@ def transcript(session_id: str, after: int, limit: int) -> Op[list[Message]]:
     """What was said in a session, oldest first."""
     rows = yield sql(
         f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND seq>$2 AND hidden=0 ORDER BY seq LIMIT $3",
-        session_id, after, limit,
+        session_id,
+        after,
+        limit,
     )
     return [message_of(row) for row in rows]
 
@@ -23,11 +25,14 @@ def explain(message_id: str) -> Op[list[Json]]:
     rows = yield sql(
         "SELECT id, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at FROM inbox"
         " WHERE ext_id=$1 OR (ext_id>=$2 AND ext_id<$3) ORDER BY id LIMIT $4",
-        message_id, message_id + "@", message_id + "A", FOUND_AT_MOST,
+        message_id,
+        message_id + "@",
+        message_id + "A",
+        FOUND_AT_MOST,
     )
     lives = []
     for row in rows:
-        lives.append((yield from _life(row)))
+        lives.append((yield from _life(row)))  # noqa: PERF401  a comprehension cannot yield
     return lives
 
 
@@ -45,7 +50,8 @@ def _life(row: Row) -> Op[Json]:
 def _turn(turn: int) -> Op[Json | None]:
     rows = yield sql(
         "SELECT session_id, state, attempt, instance, note, reason, started_at, attempt_at, ended_at, why FROM turn"
-        " WHERE id=$1", turn,
+        " WHERE id=$1",
+        turn,
     )
     if not rows:
         return None

@@ -124,7 +124,14 @@ def _suspend(entry: SessionEntry, turn: int, cause: Interruption, delivery: Deli
         "SELECT count(*) FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'", entry.key
     )
     facts: list[Fact] = yield from tell(
-        turn, entry.key, entry.origin, words.suspended(held[0][0], entry.unclean_ends + 1), "suspended", cause.now, delivery, turn
+        turn,
+        entry.key,
+        entry.origin,
+        words.suspended(held[0][0], entry.unclean_ends + 1),
+        "suspended",
+        cause.now,
+        delivery,
+        turn,
     )
     if delivery.by_event:
         facts = [*facts, fact("turn", cause.now, turn=str(turn), state="suspended")]

@@ -6,7 +6,7 @@ import msgspec
 
 from everturn.model import Event, Reply, SessionSource
 from everturn.store.interface import Op, sql
-from everturn.store.operations.entries import source_of, write_source
+from everturn.store.operations.entries import lock_entry, source_of, write_source
 
 _encode = msgspec.json.Encoder().encode
 EVENT = "INSERT INTO event (key, seq, kind, data, at) VALUES ($1, $2, $3, $4, $5)"
@@ -16,6 +16,7 @@ REPLY = (
     " created_at, ended_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $9, $12)"
     " ON CONFLICT (id) DO NOTHING"
 )
+EVENTS_AT_ONCE = 4  # no operation tells more
 ANY_OPEN_REPLY = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL LIMIT 1"
 
 
@@ -38,7 +39,7 @@ def fact(kind: str, at: float, **data: object) -> Fact:
 def append_events(key: str, last: int, facts: list[Fact]) -> Op[tuple[Event, ...]]:
     """Store facts under the entry's lock; the caller has moved event_seq past them, `last` is where it stood."""
     events = tuple(Event(last + n, *each) for n, each in enumerate(facts, 1))
-    if len(events) == 2:  # noqa: PLR2004  the usual case in one statement
+    if len(events) == 2:
         one, two = events
         yield sql(EVENTS_2, key, one.seq, one.kind, one.data, one.at, two.seq, two.kind, two.data, two.at)
         return events
@@ -69,8 +70,10 @@ def owe(
     valid_until = at + delivery.valid_s if delivery.valid_s else None
     raw = write_source(source).decode()
     yield sql(REPLY, number, key, turn, kind, source.platform, raw, text, state, at, valid_until, sender, ended_at)
-    if state != "sending":
-        return None
+    return _at_once(number, key, kind, source, text, valid_until) if state == "sending" else None
+
+
+def _at_once(number: int, key: str, kind: str, source: SessionSource, text: str, valid_until: float | None) -> Reply:
     return Reply(
         id=number,
         key=key,
@@ -82,6 +85,17 @@ def owe(
         marked=False,
         valid_until=valid_until,
     )
+
+
+def still_sending(number: int, source: SessionSource, instance: int) -> Op[Reply | None]:
+    """For an operation that runs twice: the reply that its first run made ours to send, which nobody sends yet."""
+    rows = yield sql(
+        "SELECT key, kind, text, valid_until FROM outbox"
+        " WHERE id=$1 AND state='sending' AND instance=$2 AND attempts=0 AND parts='[]'",
+        number,
+        instance,
+    )
+    return _at_once(number, *rows[0][:2], source, *rows[0][2:]) if rows else None
 
 
 def tell(
@@ -109,6 +123,12 @@ def report(key: str, last: int, facts: list[Fact]) -> Op[tuple[Event, ...]]:
     return (yield from append_events(key, last, facts))
 
 
+def events_of(key: str, *times: float) -> Op[tuple[Event, ...]]:
+    """For an operation that runs twice: the events its first run stored, the key's newest with its times."""
+    rows = yield sql("SELECT seq, kind, data, at FROM event WHERE key=$1 ORDER BY seq DESC LIMIT $2", key, EVENTS_AT_ONCE)
+    return tuple(Event(*row) for row in reversed(rows) if row[3] in times)
+
+
 def events_after(key: str, after: int, limit: int) -> Op[list[Event]]:
     """The events a watcher missed."""
     rows = yield sql(
@@ -127,3 +147,14 @@ def event_range(key: str) -> Op[tuple[int, int]]:
 def stored_source(text: object, platform: str) -> SessionSource:
     """A reply's target; a damaged one is refused by the platform later, visibly."""
     return source_of(text) or SessionSource(platform=platform)
+
+
+def tell_key(
+    key: str, number: int, source: SessionSource, text: str, reason: str, at: float, delivery: Delivery
+) -> Op[tuple[Event, ...]]:
+    """Tell the people of a key something."""
+    entry = yield from lock_entry(key)
+    if entry is None:
+        return ()
+    facts = yield from tell(number, key, source, text, reason, at, delivery)
+    return (yield from report(key, entry.event_seq, facts))

@@ -25,7 +25,17 @@ from everturn.model import (
 )
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.entries import lock_entry, source_of, write_source
-from everturn.store.operations.telling import Delivery, Fact, append_events, fact, owe, report, tell
+from everturn.store.operations.telling import (
+    Delivery,
+    Fact,
+    append_events,
+    events_of,
+    fact,
+    owe,
+    report,
+    still_sending,
+    tell,
+)
 
 _encode = msgspec.json.Encoder().encode
 _decode_calls = msgspec.json.Decoder(tuple[ToolCall, ...]).decode
@@ -43,7 +53,7 @@ TAKE_KEY = (
     "UPDATE entry SET session_id=$2, holder=$3, turn=$4, fence=$5, seq=$6, active_at=$7, event_seq=$8, origin=$9"
     " WHERE key=$1"
 )
-FENCED = "SELECT 1 FROM entry WHERE key=$1 AND fence=$2/*lock*/"
+FENCED = "SELECT 1 FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
 ADD_EFFECT = (
     "INSERT INTO effect (turn, call_id, name, effect, state, attempt, begun_at) VALUES ($1, $2, $3, $4, 'begun', $5, $6)"
     " ON CONFLICT (turn, call_id) DO NOTHING"
@@ -58,7 +68,9 @@ NEXT_WAITING = (
     " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message' ORDER BY id LIMIT 1"
 )
 INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='claimed'"
+FIRST_OF_ATTEMPT = "SELECT min(seq) FROM message WHERE session_id=$1 AND turn=$2 AND attempt=$3"
 TAIL_ROWS = 64
+LAST_SEQ = 2**62
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,8 +316,11 @@ def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
         return None
     attempt, session_id, kind = rows[0]
     reset_reason = kind.removeprefix("reset:") if kind and kind.startswith("reset:") else None
-    note = (yield from _note(entry, start, reset_reason)) if kind else None
-    return (yield from _begun_of(entry, attempt, session_id, note))
+    before = yield sql(FIRST_OF_ATTEMPT, session_id, entry.turn, attempt)
+    note = (yield from _note(entry, start, reset_reason, before[0][0])) if kind else None
+    begun = yield from _begun_of(entry, attempt, session_id, note)
+    events = yield from events_of(entry.key, start.at)
+    return replace(begun, events=events, spoke=reset_reason is not None)
 
 
 def begun_again(key: str, start: Start) -> Op[Begun | None]:
@@ -316,20 +331,23 @@ def begun_again(key: str, start: Start) -> Op[Begun | None]:
     return (yield from _as_begun(entry, start))
 
 
-def _note(entry: SessionEntry, start: Start, reset_reason: str | None) -> Op[Note | None]:
+def _note(
+    entry: SessionEntry, start: Start, reset_reason: str | None, before: int | None = None
+) -> Op[Note | None]:
     """Only a session that was cut off, or may end with a tool result, costs a look at its last rows."""
     if reset_reason is None and not entry.tail and entry.state == ACTIVE:
         return None
-    tail = yield from last_messages(entry.session_id or "", TAIL_ROWS)
+    tail = yield from last_messages(entry.session_id or "", TAIL_ROWS, before or LAST_SEQ)
     return choose_note(entry, tail, start.at, start.fresh_s, reset_reason)
 
 
-def last_messages(session_id: str, limit: int) -> Op[list[Message]]:
+def last_messages(session_id: str, limit: int, before: int = LAST_SEQ) -> Op[list[Message]]:
     """The newest rows of a transcript, oldest first; what was undone is left out."""
     rows = yield sql(
-        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND hidden=0 ORDER BY seq DESC LIMIT $2",
+        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND seq<$3 AND hidden=0 ORDER BY seq DESC LIMIT $2",
         session_id,
         limit,
+        before,
     )
     return [message_of(row) for row in reversed(rows)]
 
@@ -437,7 +455,7 @@ def prove(turn: int) -> Op[None]:
 
 
 def _fenced(begun: Begun) -> Op[None]:
-    if not (yield sql(FENCED, begun.key, begun.fence)):
+    if not (yield sql(FENCED, begun.key, begun.fence, begun.turn)):
         raise FenceLost(f"{begun.key}: the turn {begun.turn} no longer owns its conversation")
 
 
@@ -506,7 +524,7 @@ def finish(begun: Begun, answer: Message, delivery: Delivery, instance: int, ack
     facts = _answer_facts(begun, answer) if delivery.by_event else []
     rows = yield sql(RELEASE_KEY, begun.key, begun.fence, begun.turn, answer.seq, len(facts))
     if not rows:
-        return (yield from _finished_before(begun))
+        return (yield from _finished_before(begun, at, instance))
     yield sql(
         ADD_MESSAGE,
         begun.session_id,
@@ -541,12 +559,15 @@ def _answer_facts(begun: Begun, answer: Message) -> list[Fact]:
     ]
 
 
-def _finished_before(begun: Begun) -> Op[Finished]:
+def _finished_before(begun: Begun, at: float, instance: int) -> Op[Finished]:
     """Either this operation ran before (its commit's outcome was unknown), or the key has another owner."""
     rows = yield sql("SELECT state, attempt FROM turn WHERE id=$1", begun.turn)
     if not rows or rows[0] != ("answered", begun.attempt):
         raise FenceLost(f"{begun.key}: the turn {begun.turn} no longer owns its conversation")
-    return Finished(events=(), reply=None, more=True)
+    events = yield from events_of(begun.key, at)
+    reply = yield from still_sending(begun.turn, begun.source, instance)
+    more = yield sql(NEXT_WAITING, begun.key)
+    return Finished(events=events, reply=reply, more=bool(more))
 
 
 def fail(begun: Begun, why: str, text: str, at: float, delivery: Delivery) -> Op[tuple[Event, ...]]:

@@ -18,9 +18,7 @@ FORGET_IDS = (
     "DELETE FROM inbox WHERE id IN (SELECT id FROM inbox WHERE id<$1 AND ended_at IS NOT NULL ORDER BY id LIMIT $2)"
     " RETURNING 1"
 )
-FORGET_REPLIES = (
-    "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE id<$1 AND state='sent' ORDER BY id LIMIT $2) RETURNING 1"
-)
+FORGET_REPLIES = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE id<$1 AND state='sent' ORDER BY id LIMIT $2) RETURNING 1"
 
 
 def idle_entries(after: str, limit: int) -> Op[list[SessionEntry]]:
@@ -28,7 +26,8 @@ def idle_entries(after: str, limit: int) -> Op[list[SessionEntry]]:
     rows = yield sql(
         f"SELECT {COLUMNS} FROM entry WHERE key>$1 AND session_id IS NOT NULL AND turn IS NULL AND expired IS NULL"
         " ORDER BY key LIMIT $2",
-        after, limit,
+        after,
+        limit,
     )
     return [entry_of(row) for row in rows]
 
@@ -50,7 +49,8 @@ def forget(now: float) -> Op[int]:
     gone = yield sql(
         "DELETE FROM event WHERE id IN (SELECT id FROM (SELECT id, at FROM event ORDER BY id LIMIT $2) AS oldest"
         " WHERE at<$1) RETURNING 1",
-        now - EVENTS_KEPT_S, BATCH,
+        now - EVENTS_KEPT_S,
+        BATCH,
     )
     ids = yield sql(FORGET_IDS, oldest_id(now - IDS_KEPT_S), BATCH)
     replies = yield sql(FORGET_REPLIES, oldest_id(now - IDS_KEPT_S), BATCH)
@@ -65,7 +65,9 @@ def _forget_bodies(now: float) -> Op[int]:
     rows = yield sql(
         "UPDATE inbox SET body='' WHERE id IN (SELECT id FROM inbox WHERE id>$1 AND id<$2 AND ended_at IS NOT NULL"
         " ORDER BY id LIMIT $3) RETURNING id",
-        after, oldest_id(now - BODIES_KEPT_S), BATCH,
+        after,
+        oldest_id(now - BODIES_KEPT_S),
+        BATCH,
     )
     if rows:
         yield from move_cursor("upkeep", "bodies", str(max(row[0] for row in rows)), now)

@@ -1,0 +1,124 @@
+"""A gateway in this process under load: messages go in by its door, a turn is over when its delivery is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any, Self
+
+from bench.rounds import Sample, block
+from everturn.clock import SystemClock
+from everturn.gateway.lifecycle import Gateway, Stop
+from everturn.gateway.parts import Settings
+from everturn.model import Inbound, SessionSource
+from everturn.platform.api import ApiPlatform
+from everturn.platform.interface import Platform
+from everturn.store.open import open_store
+from everturn.store.operations.outbox import record_sent
+from everturn.store.operations.turns import finish
+from everturn.store.postgres import PostgresStore
+from everturn.store.sqlite import SQLiteStore
+from everturn.testing import FakePlatform, ScriptedAgent
+
+WORDS = "please look at this for me"
+SETTINGS = Settings(running_turns=256)
+KeyOf = Callable[[tuple[Any, ...]], str]
+
+
+class Watched:
+    """A store that says when the last operation of a turn is committed; all else passes through."""
+
+    def __init__(self, store: SQLiteStore | PostgresStore, last: Callable[..., Any], key_of: KeyOf) -> None:
+        self._store = store
+        self._run = store.run
+        self._last = last
+        self._key_of = key_of
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self.read = store.read
+        self.hold = store.hold
+        self.alive = store.alive
+        self.trouble = store.trouble
+        self.close = store.close
+
+    @property
+    def commits(self) -> int:
+        """Groups that were committed."""
+        return self._store.commits
+
+    def run(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
+        """Run and commit."""
+        future = self._run(operation, *args, **kwargs)
+        if operation is self._last:
+            future.add_done_callback(partial(self._ended, self._key_of(args)))
+        return future
+
+    def ended(self, key: str) -> asyncio.Future[None]:
+        """The end of the turn that this key has begun."""
+        waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
+        return waiting
+
+    def _ended(self, key: str, done: asyncio.Future[Any]) -> None:
+        waiting = self._waiting.pop(key, None)
+        if waiting is not None:
+            waiting.set_exception(error) if (error := done.exception()) else waiting.set_result(None)
+
+
+class Running:
+    """A started gateway with an agent that uses one tool and then answers."""
+
+    def __init__(self, gateway: Gateway, store: Watched, platform: str) -> None:
+        self.gateway = gateway
+        self.store = store
+        self._platform = platform
+        self._ids = count()
+        self._accept = gateway.intake.accept
+
+    @classmethod
+    async def open(cls, url: str, *, api: bool = False, settings: Settings = SETTINGS) -> Self:
+        """On a platform that is sent to (class A: it knows our keys), or on the HTTP platform, whose delivery is an event."""
+        store = await open_store(url)
+        platform: Platform = ApiPlatform() if api else FakePlatform()
+        watched = Watched(store, finish, _key_of_finish) if api else Watched(store, record_sent, _key_of_sent)
+        agent = ScriptedAgent(tools=["look"])
+        gateway = Gateway(watched, agent, {platform.name: platform}, SystemClock(), settings)
+        await gateway.start()
+        return cls(gateway, watched, platform.name)
+
+    async def turn(self, chat: str) -> None:
+        """From the message at the door until the delivery of its answer is recorded."""
+        accepted = await self.accept(chat)
+        await self.store.ended(accepted)
+
+    async def accept(self, chat: str) -> str:
+        """A message at the door; its key, after the commit."""
+        number = f"m{next(self._ids)}"
+        source = SessionSource(platform=self._platform, chat_id=chat, message_id=number)
+        accepted = await self._accept(Inbound(id=f"{number}@{chat}", source=source, text=WORDS))
+        return accepted.key
+
+    async def measure(self, chat_of: Callable[[int], str], sessions: int, seconds: float) -> Sample:
+        """One block of turns; each session asks which chat its next turn is in."""
+        before = self.store.commits
+
+        async def turn(session: int, _count: int) -> None:
+            await self.turn(chat_of(session))
+
+        sample = await block(turn, sessions, seconds)
+        return Sample(sample.done, sample.seconds, sample.cpu_s, self.store.commits - before)
+
+    async def close(self) -> None:
+        """A planned stop."""
+        stop = Stop("stop", "measured")
+        await self.gateway.drain(stop)
+        await self.gateway.stop(stop)
+        await self.store.close()
+
+
+def _key_of_sent(args: tuple[Any, ...]) -> str:
+    return str(args[3])
+
+
+def _key_of_finish(args: tuple[Any, ...]) -> str:
+    return str(args[0].key)

@@ -1,0 +1,76 @@
+"""Who is next: keys that wait for a slot, in three queues. Nothing here touches the database or the clock.
+
+New work, interrupted turns (which leave half of the slots to new work), and suspects, of whom only one may be unproven at a
+time, so that the next death tells who causes it.
+"""
+
+from __future__ import annotations
+
+
+class Lanes:
+    """The queues, and the suspect that is being watched."""
+
+    def __init__(self, slots: int) -> None:
+        self._fresh: dict[str, None] = {}
+        self._resumes: dict[str, None] = {}
+        self._suspects: dict[str, None] = {}
+        self._resumes_at_once = max(1, slots // 2)
+        self._unproven: str | None = None
+
+    def add(self, key: str, *, resume: bool) -> None:
+        """The key has work; what waits already keeps its place."""
+        if key not in self._resumes and key not in self._suspects:
+            (self._resumes if resume else self._fresh)[key] = None
+
+    def add_suspect(self, key: str) -> None:
+        """The key has work that begins when no other suspect is unproven."""
+        self._suspects[key] = None
+        self.clear(key)
+
+    def waits(self, key: str) -> bool:
+        """Whether the key stands in a queue."""
+        return key in self._fresh or key in self._resumes or key in self._suspects
+
+    def any_resume(self) -> bool:
+        """Whether an interrupted turn waits."""
+        return bool(self._resumes)
+
+    def pick(self, resumed: int) -> str | None:
+        """The key that gets the next slot, while `resumed` interrupted turns run."""
+        if self._suspects and self._unproven is None:
+            self._unproven = key = _pop(self._suspects)
+            return key
+        if self._resumes and resumed < self._resumes_at_once:
+            return _pop(self._resumes)
+        return _pop(self._fresh) if self._fresh else None
+
+    def watch(self, key: str) -> None:
+        """A suspect begins: no other may until it is cleared."""
+        self._unproven = key
+
+    def watches(self, key: str) -> bool:
+        """Whether this suspect is the one that may begin."""
+        return self._unproven == key
+
+    def clear(self, key: str) -> None:
+        """The suspect is proven, or did not begin, or has ended."""
+        if self._unproven == key:
+            self._unproven = None
+
+    def hold_resumes(self) -> None:
+        """The boot breaker: interrupted turns wait."""
+        self._resumes_at_once = 0
+
+    def one_at_a_time(self) -> None:
+        """The process was calm: interrupted turns go on, one by one."""
+        self._resumes_at_once = 1
+
+    def held_back(self) -> int:
+        """How many interrupted turns wait for a calm process."""
+        return len(self._resumes) if self._resumes_at_once == 0 else 0
+
+
+def _pop(queue: dict[str, None]) -> str:
+    key = next(iter(queue))
+    del queue[key]
+    return key

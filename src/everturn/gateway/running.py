@@ -1,0 +1,130 @@
+"""One attempt of a turn, from the agent's first call to what follows the commit of its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import structlog
+
+from everturn import points
+from everturn.agent.interface import Agent, Answer
+from everturn.decide import words
+from everturn.decide.recovery import Verdict, is_suspect
+from everturn.errors import FenceLost, StoreError
+from everturn.gateway.journal import JournaledTurn
+from everturn.gateway.outbox import Outbox
+from everturn.gateway.parts import Parts
+from everturn.model import Event, Message
+from everturn.store.operations.recovery import Interruption, cut_off
+from everturn.store.operations.telling import Delivery
+from everturn.store.operations.turns import Begun, Finished, fail, finish, prove
+
+log = structlog.get_logger()
+
+
+class Runner:
+    """Runs a turn that is ours to its end: answered, failed, or let go."""
+
+    def __init__(self, parts: Parts, agent: Agent, outbox: Outbox) -> None:
+        self._parts = parts
+        self._agent = agent
+        self._outbox = outbox
+
+    async def run(self, begun: Begun, proven: Callable[[str], None]) -> bool:
+        """Run it; True when its key should be looked at again."""
+        turn = JournaledTurn(self._parts, begun, proven)
+        watched = is_suspect(begun.unclean_ends, self._parts.settings.stuck_after)
+        calm = asyncio.create_task(self._prove_by_calm(begun, proven)) if watched else None
+        try:
+            points.reached("turn.begun")
+            return await self._work(begun, turn)
+        except FenceLost:
+            log.info("turn lost its conversation", turn=begun.turn, key=begun.key)
+            return True
+        except asyncio.CancelledError:
+            return await self._let_go(begun, turn)
+        finally:
+            if calm is not None:
+                calm.cancel()
+
+    async def _prove_by_calm(self, begun: Begun, proven: Callable[[str], None]) -> None:
+        """A suspect that lived for the calm time is not the one that ends the process."""
+        await self._parts.clock.sleep(self._parts.settings.calm_s)
+        await self._parts.store.run(prove, begun.turn)
+        proven(begun.key)
+
+    async def _work(self, begun: Begun, turn: JournaledTurn) -> bool:
+        try:
+            answer = await self._agent.run(turn)
+        except FenceLost:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever an agent raises ends its turn, not the gateway
+            log.warning("turn failed", turn=begun.turn, key=begun.key, error=repr(error))
+            return await self._fail(begun, f"{type(error).__name__}: {error}"[:500])
+        if not answer.text.strip():
+            return await self._fail(begun, "the agent gave an empty answer")
+        return await self._finish(begun, turn, answer)
+
+    async def _finish(self, begun: Begun, turn: JournaledTurn, answer: Answer) -> bool:
+        points.reached("turn.answering")
+        parts = self._parts
+        message = Message(role="assistant", content=answer.text, seq=turn.next_seq(), at=parts.clock.now())
+        delivery = parts.delivery(begun.source.platform)
+        finishing = parts.store.run(finish, begun, message, delivery, parts.instance, turn.acknowledge())
+        # What follows the commit happens even if this task is cancelled meanwhile.
+        finishing.add_done_callback(partial(self._finished, begun.key, delivery))
+        return (await asyncio.shield(finishing)).more
+
+    def _finished(self, key: str, delivery: Delivery, finishing: asyncio.Future[Finished]) -> None:
+        if finishing.exception() is not None:
+            return  # the task that finishes is told
+        finished = finishing.result()
+        points.reached("turn.finished")
+        if delivery.by_event:
+            self._told(key, finished)
+        elif finished.reply is not None:
+            self._outbox.send(finished.reply)
+        else:
+            self._outbox.wake(key)
+
+    def _told(self, key: str, finished: Finished) -> None:
+        self._parts.hub.ended(key)
+        if finished.events:
+            self._parts.hub.publish(key, finished.events)
+        else:
+            self._parts.hub.resync(key)
+
+    async def _fail(self, begun: Begun, why: str) -> bool:
+        parts = self._parts
+        delivery = parts.delivery(begun.source.platform)
+        failing = parts.store.run(fail, begun, why, words.failed(why), parts.clock.now(), delivery)
+        failing.add_done_callback(partial(self._failed, begun.key, delivery))
+        await asyncio.shield(failing)
+        return True
+
+    def _failed(self, key: str, delivery: Delivery, failing: asyncio.Future[tuple[Event, ...]]) -> None:
+        if failing.exception() is not None:
+            return
+        points.reached("turn.failed")
+        self._parts.hub.publish(key, failing.result())
+        if not delivery.by_event:
+            self._outbox.wake(key)
+
+    async def _let_go(self, begun: Begun, turn: JournaledTurn) -> bool:
+        """Who is cancelled releases: unless a command or a drain ended the turn already, it is interrupted here."""
+        now = self._parts.clock.now()
+        cause = Interruption(
+            instance=self._parts.instance, reason="restart_interrupted", at=now, now=now, why="cancelled"
+        )
+        verdict = Verdict.SPARE if turn.called else Verdict.REQUEUE
+        delivery = self._parts.delivery(begun.source.platform)
+        try:
+            released = await asyncio.shield(
+                self._parts.store.run(cut_off, begun.turn, begun.key, verdict, cause, delivery)
+            )
+        except StoreError:
+            return False  # the store is closing: the next life finds the turn running
+        self._parts.hub.publish(begun.key, released.events if released else ())
+        return True

@@ -1,0 +1,293 @@
+"""Real gateways: `everturn run` as a process that is started, killed, stopped and started again, and asked over HTTP."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from tests.history import Seen
+from tests.waiting import Changes
+
+PROGRAM = (sys.executable, "-P", "-m", "everturn")
+LONGEST_S = 60.0
+READY = "] ready "
+LINE = 1 << 20
+BREAKERS_OFF = {"EVERTURN_RECOVERY_STUCK_AFTER": "0", "EVERTURN_RECOVERY_UNCLEAN_BOOTS": "0"}
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Ours, with these settings of a gateway and no others."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("EVERTURN_")} | dict(settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The answer to a request."""
+
+    status: int
+    body: dict[str, Any]
+
+
+class Gateway:
+    """The gateway of one home, over all its lives. What it listens on changes with every life.
+
+    `prefix` is put before the command (strace, nsenter); `seen` is where we see the home, if that is elsewhere.
+    """
+
+    def __init__(
+        self, home: Path, *arguments: str, prefix: Sequence[str] = (), seen: Path | None = None, **settings: str
+    ) -> None:
+        self.home = home
+        self.changes = Changes()
+        self.lines: list[str] = []
+        self.start_s = 0.0
+        self._seen = seen or home
+        self._command = [*prefix, *PROGRAM, "run", "--home", str(home), "--port", "0", *arguments]
+        self._settings = settings
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._http = httpx.AsyncClient(trust_env=False, verify=False, timeout=30.0, limits=httpx.Limits())
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.alive:
+            self.kill()
+            self._kill_orphan()
+        await self.ended()
+        await self._http.aclose()
+
+    # -- its lives -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """A new life; returns when the process is there, long before it is ready."""
+        self.lines.clear()
+        self._began = time.monotonic()
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, limit=LINE,
+            stderr=asyncio.subprocess.PIPE, env=environment(self._settings), start_new_session=True,
+        )  # fmt: skip
+        self._reading = asyncio.create_task(self._read(self._process))
+        return self
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process that we started has not ended."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def readies(self) -> int:
+        """How often it said that it is ready; under a supervisor that is once for each child."""
+        return sum(READY in line for line in self.lines)
+
+    @property
+    def url(self) -> str | None:
+        """Where it listens, as it said last; None before it did."""
+        line = next((line for line in reversed(self.lines) if READY in line), None)
+        return line.partition("address=")[2].split()[0] if line else None
+
+    @property
+    def output(self) -> str:
+        """What this life wrote to its log."""
+        return "".join(self.lines)
+
+    async def ready(self, times: int = 1) -> Self:
+        """Wait until it said so often that it is ready. An end instead is an error that shows the log."""
+        await self.changes.until(lambda: self.readies >= times or not self._is_read(), LONGEST_S)
+        assert self.readies >= times, f"it ended instead of being ready:\n{self.output}"
+        return self
+
+    async def logs(self, words: str) -> None:
+        """Wait until it wrote these words."""
+        await self.changes.until(lambda: words in self.output, LONGEST_S)
+
+    async def lives_for(self, seconds: float) -> None:
+        """Wait for its end, but only for so long."""
+        assert self._reading is not None
+        await asyncio.wait({self._reading}, timeout=seconds)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal to the process that we started."""
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def kill_child(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal to the gateway under its supervisor."""
+        os.kill(self.holder()["pid"], number)
+
+    async def ended(self) -> int:
+        """Wait for the end of the process and of its output; the exit code."""
+        assert self._process is not None
+        assert self._reading is not None
+        code = await asyncio.wait_for(self._process.wait(), LONGEST_S)
+        await asyncio.wait({self._reading}, timeout=LONGEST_S)
+        return code
+
+    async def killed(self) -> None:
+        """Kill it as the kernel does, and wait until it is gone."""
+        self.kill()
+        assert await self.ended() == -signal.SIGKILL, self.output
+
+    async def stopped(self) -> int:
+        """Ask for a planned end; the exit code."""
+        self.kill(signal.SIGTERM)
+        return await self.ended()
+
+    def holder(self) -> dict[str, Any]:
+        """Who holds the home, as everybody can see."""
+        found: dict[str, Any] = json.loads((self._seen / "gateway.lock").read_text())
+        return found
+
+    def ledger(self) -> list[str]:
+        """What the demo agent really did."""
+        file = self._seen / "demo-ledger.txt"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def _kill_orphan(self) -> None:
+        """A child whose supervisor was killed would take its time to drain."""
+        if "--supervise" in self._command:
+            with suppress(OSError, ValueError):
+                self.kill_child()
+
+    def _is_read(self) -> bool:
+        return self._reading is not None and not self._reading.done()
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        async for raw in process.stderr:
+            self.lines.append(raw.decode(errors="replace"))
+            if READY in self.lines[-1]:
+                self.start_s = time.monotonic() - self._began
+            self.changes.changed()
+        # Who waits looks once more when this task is done.
+        asyncio.get_running_loop().call_soon(self.changes.changed)
+
+    # -- asking it -----------------------------------------------------------------------------------------------------
+
+    async def ask(self, method: str, path: str, body: object = None) -> Told | None:
+        """One request; None when nobody listens or the answer was cut off."""
+        try:
+            answer = await self._http.request(method, self._address(path), json=body, headers=self._headers())
+        except (httpx.TransportError, FileNotFoundError):
+            return None
+        return Told(answer.status_code, answer.json())
+
+    async def post(self, chat: str, message_id: str, text: str) -> Told | None:
+        """Say something in a chat."""
+        return await self.ask("POST", f"/api/chats/{chat}/messages", {"id": message_id, "text": text})
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """What must be there."""
+        told = await self.ask("GET", path)
+        assert told is not None
+        assert told.status == 200, told
+        return told.body
+
+    async def says(self, chat: str, message_id: str, text: str) -> None:
+        """Say something that must be accepted."""
+        told = await self.post(chat, message_id, text)
+        assert told is not None
+        assert told.status == 202, told
+
+    async def transcript(self, chat: str) -> list[dict[str, Any]]:
+        """All that was said in a chat's session."""
+        lines: list[dict[str, Any]] = []
+        after: int | None = 0
+        while after is not None:
+            page = await self.get(f"/api/chats/{chat}/transcript?after={after}")
+            lines += page["messages"]
+            after = page["next"]
+        return lines
+
+    async def explain(self, message_id: str) -> dict[str, Any]:
+        """The life of the one message with this id."""
+        (life,) = (await self.get(f"/control/explain/{message_id}"))["messages"]
+        return dict(life)
+
+    async def session(self, chat: str) -> dict[str, Any]:
+        """What programs see of a chat's session."""
+        listed = (await self.get("/control/sessions?limit=1000"))["sessions"]
+        return dict(next(each for each in listed if each["key"].endswith(f":{chat}")))
+
+    @asynccontextmanager
+    async def stream(self, chat: str, after: int) -> AsyncIterator[AsyncIterator[Seen]]:
+        """The events of a chat as they come, until the connection ends; then TransportError, or just the end."""
+        headers = self._headers() | {"Last-Event-ID": str(after)} if after else self._headers()
+        address = self._address(f"/api/chats/{chat}/events?after=0")
+        patience = httpx.Timeout(30.0, read=LONGEST_S)
+        async with self._http.stream("GET", address, headers=headers, timeout=patience) as answer:
+            if answer.status_code != 200:
+                raise httpx.ConnectError(f"events are answered with {answer.status_code}")
+            yield _events(answer.aiter_lines())
+
+    async def reply(self, chat: str, message_id: str) -> str:
+        """Wait for the answer to a message; the gateway must live on meanwhile."""
+        return str((await self.event(chat, "reply", to=message_id)).data["text"])
+
+    async def event(self, chat: str, kind: str, **data: object) -> Seen:
+        """Wait for the first event of a kind with these data, from the chat's beginning."""
+        async with asyncio.timeout(LONGEST_S), self.stream(chat, 0) as events:
+            async for event in events:
+                if event.kind == kind and all(event.data.get(name) == value for name, value in data.items()):
+                    return event
+        raise AssertionError(f"the events of {chat} ended before {kind} {data}")
+
+    def _address(self, path: str) -> str:
+        if self.url is None:
+            raise httpx.ConnectError("it does not listen yet")
+        return self.url + path
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {(self._seen / 'api_token').read_text().strip()}"}
+
+
+async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Seen]:
+    """An event counts when its blank line came: what a death cut off in the middle was not received."""
+    fields: dict[str, str] = {}
+    async for line in lines:
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            if "event" in fields:
+                yield Seen(int(fields.get("id", 0)), fields["event"], json.loads(fields["data"]))
+            fields = {}
+
+
+async def command(*arguments: str, home: Path, **settings: str) -> Ended:
+    """Run one `everturn` command to its end."""
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, *arguments, "--home", str(home), env=environment(settings), stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(process.communicate(), LONGEST_S)
+    assert process.returncode is not None
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def sessions(home: Path, **settings: str) -> dict[str, dict[str, Any]]:
+    """`everturn sessions --json`, by chat."""
+    ended = await command("sessions", "--json", home=home, **settings)
+    assert ended.code == 0, ended
+    return {each["key"].rpartition(":")[2]: each for each in json.loads(ended.out)}

@@ -1,0 +1,172 @@
+"""People under whom gateways die: each writes without waiting, repeats itself, and watches one chat over every restart.
+
+Nobody knows of a kill but by the connection that breaks. What they saw is a `Watched` for the history checker.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+import httpx
+
+from tests.crash.gateways import Gateway
+from tests.history import Post, Seen, Watched
+from tests.waiting import Changes
+
+OUTSTANDING = 6  # messages a person leaves unanswered before they wait
+AGAIN_S = 0.05
+FINISH_S = 120.0
+
+
+class People:
+    """Some chats, all writing at once."""
+
+    def __init__(self, gateway: Gateway, random: Random, chats: int = 12) -> None:
+        self.gateway = gateway
+        self.watched = Watched()
+        self.changes = Changes()
+        self.closing = False
+        self._moments = itertools.count(1)
+        self._people = [Person(self, f"chat-{number}", Random(random.random())) for number in range(chats)]  # noqa: S311
+        self._watching: list[asyncio.Task[None]] = []
+        self._writing: list[asyncio.Task[None]] = []
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """Write and watch; in the end stop writing, and wait until everybody has their answers."""
+        self._watching = [asyncio.create_task(person.watch()) for person in self._people]
+        self._writing = [asyncio.create_task(person.write()) for person in self._people]
+        try:
+            yield
+            await self._finish()
+        finally:
+            for task in (*self._watching, *self._writing):
+                task.cancel()
+            await asyncio.gather(*self._watching, *self._writing, return_exceptions=True)
+
+    async def look_back(self) -> Watched:
+        """Everything that was seen, with what the gateway says of it in the end: it must be running."""
+        for person in self._people:
+            self.watched.kept[person.chat] = await person.kept()
+            self.watched.transcripts[person.chat] = list(await self.gateway.transcript(person.chat))
+        self.watched.ledger = self.gateway.ledger()
+        return self.watched
+
+    async def repeat_everything(self) -> None:
+        """Post every message of everybody once more."""
+        for person in self._people:
+            await asyncio.gather(*(person.post(each) for each in person.posts))
+
+    async def until_answered(self, replies: int) -> None:
+        """Wait until so many more replies were seen."""
+        wanted = self._replies() + replies
+        await self.changes.until(lambda: self._replies() >= wanted, FINISH_S)
+
+    def moment(self) -> int:
+        """Now, as a number that never comes twice."""
+        return next(self._moments)
+
+    def _replies(self) -> int:
+        return sum(person.replies for person in self._people)
+
+    async def _finish(self) -> None:
+        self.closing = True
+        self.changes.changed()
+        try:
+            async with asyncio.timeout(FINISH_S):
+                await asyncio.gather(*self._writing)
+            await self.changes.until(lambda: all(person.settled() for person in self._people), FINISH_S)
+        except TimeoutError:
+            open_chats = {person.chat: person.open() for person in self._people if person.open()}
+            raise AssertionError(f"never answered: {open_chats}\n{self.gateway.output}") from None
+
+
+class Person:
+    """One chat: who writes in it and who watches it."""
+
+    def __init__(self, people: People, chat: str, random: Random) -> None:
+        self._people = people
+        self._gateway = people.gateway
+        self._random = random
+        self.chat = chat
+        self.posts: list[Post] = []
+        self.replies = 0
+        self._events: list[Seen] = []
+        self._idle = True
+        people.watched.events[chat] = self._events
+
+    async def write(self) -> None:
+        """Bursts of messages, as long as not too many are unanswered; some are posted again, at once or much later."""
+        while not self._people.closing:
+            await asyncio.gather(*(self._say() for _ in range(self._random.randint(1, 3))))
+            if self._random.random() < 0.2:
+                await self.post(self._random.choice(self.posts))
+            await self._people.changes.until(
+                lambda: self._people.closing or len(self.posts) - self.replies < OUTSTANDING, FINISH_S
+            )
+
+    async def watch(self) -> None:
+        """Read the chat's events for ever, each connection from where the last one broke."""
+        while True:
+            try:
+                async with self._gateway.stream(self.chat, self._last()) as events:
+                    async for event in events:
+                        self._take(event)
+            except (httpx.TransportError, FileNotFoundError):
+                pass
+            await self._gateway.changes.next(AGAIN_S)
+
+    async def kept(self) -> list[Seen]:
+        """What somebody gets who asks for everything now."""
+        newest, found = self._last(), []
+        async with self._gateway.stream(self.chat, 0) as events:
+            async for event in events:
+                found.append(event)
+                if event.id >= newest:
+                    break
+        return [event for event in found if event.id]
+
+    async def post(self, post: Post) -> None:
+        """Post it until it is accepted: without an answer nobody knows whether it was."""
+        while True:
+            told = await self._gateway.post(self.chat, post.id, post.text)
+            if told is not None:
+                post.answers.append(told.status)
+                if told.status in {200, 202}:
+                    post.acknowledged = post.acknowledged or self._people.moment()
+                    return
+                assert told.status in {429, 503}, told
+            await self._gateway.changes.next(AGAIN_S)
+
+    def settled(self) -> bool:
+        """Whether every message is answered and the last turn's end was told."""
+        return not self.open() and (not self._events or self._idle)
+
+    def open(self) -> list[str]:
+        """The messages without an answer."""
+        answered = self._people.watched.replies(self.chat)
+        return [post.id for post in self.posts if post.id not in answered]
+
+    async def _say(self) -> None:
+        post = Post(self.chat, f"m{len(self.posts)}", self._words(), self._people.moment())
+        self.posts.append(post)
+        self._people.watched.posts[self.chat, post.id] = post
+        await self.post(post)
+        if self._random.random() < 0.1:
+            await self.post(post)
+
+    def _words(self) -> str:
+        plain = f"words {len(self.posts)} of {self.chat}, ünïcödé ✓"
+        return self._random.choice([plain, plain, "work 3 0.01", f"work {self._random.randint(1, 4)} 0"])
+
+    def _take(self, event: Seen) -> None:
+        if event.id or event.kind == "gap":
+            self._events.append(event)
+            self.replies += event.kind == "reply"
+            self._idle = event.kind == "turn" and event.data["state"] == "answered"
+            self._people.changes.changed()
+
+    def _last(self) -> int:
+        return max((event.id for event in self._events[-2:]), default=0)

@@ -1,0 +1,44 @@
+"""Waiting, with a time limit: for a change that somebody tells us of, or (the only poll in the tests) for what another
+process does and tells nobody.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+LONGEST_S = 60.0
+LOOK_EVERY_S = 0.02
+
+
+class Changes:
+    """Tells everybody who waits that something changed; each looks whether it is what they wait for."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def changed(self) -> None:
+        """Wake who waits."""
+        self._next.set()
+        self._next = asyncio.Event()
+
+    async def until(self, true: Callable[[], T], within_s: float = LONGEST_S) -> T:
+        """Wait until this is true, and return what it said; TimeoutError after so many seconds."""
+        async with asyncio.timeout(within_s):
+            while not (found := true()):
+                await self._next.wait()
+        return found
+
+    async def next(self, at_most_s: float) -> None:
+        """Wait for any change, or for so long."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._next.wait(), at_most_s)
+
+
+async def until(true: Callable[[], T], within_s: float = LONGEST_S) -> T:
+    """Look again and again until this is true, and return what it said; TimeoutError after so many seconds."""
+    async with asyncio.timeout(within_s):
+        while not (found := true()):
+            await asyncio.sleep(LOOK_EVERY_S)
+    return found
