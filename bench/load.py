@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import cast
 
 import uvloop
 
@@ -85,8 +86,7 @@ class _Client(asyncio.Protocol):
         self.times: list[float] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         self._next()
 
     def data_received(self, data: bytes) -> None:
@@ -108,8 +108,7 @@ class _Client(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
+        self.done.set_result(None)
 
     def _next(self) -> None:
         self._turn += 1

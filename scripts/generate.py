@@ -10,6 +10,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import click
+
+from everturn.cli.commands import COMMANDS, everturn
 from everturn.config import ALIASES
 from everturn.settings import CHAT_TYPES, OVERRIDABLE, SECTIONS, SETTINGS, Setting, shown, variable_of
 
@@ -111,8 +114,53 @@ def _alias_text() -> str:
     return f"## Old names\n\nThese still work and warn.\n\n{_table(('old', 'now'), rows)}"
 
 
+CLI_HEAD = """\
+<!-- Made by scripts/generate.py from the command line's own help. Change src/everturn/cli, then run `make docs`. -->
+# Commands
+
+Every command takes `--home DIR`, the directory of one gateway. While the gateway runs, commands ask it; while it is
+stopped, they look into the home themselves, under its lock. A home that does not exist is never made by looking.
+
+What programs read is on standard output: the JSON of `--json`, the replies in `everturn chat`. Other words go to
+standard error. Exit codes: 0 done; 1 failed; 2 the command line was wrong; 75 a restart is wanted (`everturn run` only);
+78 the settings, the home or the database cannot be used; 130 interrupted.
+"""
+CLI_WIDTH = 100
+
+
+def cli_reference() -> str:
+    """docs/reference/cli.md."""
+    root = _context(everturn, "everturn", None)
+    parts = [CLI_HEAD]
+    for name in COMMANDS:
+        command = everturn.get_command(root, name)
+        if command is not None:
+            parts += _command_texts(command, name, root)
+    return "\n".join(parts)
+
+
+def _command_texts(command: click.Command, name: str, above: click.Context) -> list[str]:
+    context = _context(command, name, above)
+    if isinstance(command, click.Group):
+        inner = command.commands.items()
+        return [text for name, each in inner for text in _command_texts(each, name, context)]
+    return [f"## `{context.command_path}`\n\n```\n{context.get_help()}\n```\n"]
+
+
+def _context(command: click.Command, name: str, above: click.Context | None) -> click.Context:
+    return click.Context(
+        command,
+        parent=above,
+        info_name=name,
+        terminal_width=CLI_WIDTH,
+        max_content_width=CLI_WIDTH,
+        help_option_names=everturn.context_settings["help_option_names"],
+    )
+
+
 GENERATORS: Mapping[str, Callable[[], str]] = {
     "everturn.toml.example": example_toml,
+    "docs/reference/cli.md": cli_reference,
     "docs/reference/config.md": config_reference,
 }
 

@@ -237,17 +237,26 @@ def fits(text: str, reply: str) -> bool:
 
 
 def out_of_order(watched: Watched, chat: str) -> list[str]:
-    """Promise 3: who was acknowledged before another was sent is heard before it; replies follow that order."""
+    """Promise 3: who was acknowledged before another was sent is heard and answered before it.
+
+    Of two that were on their way at the same time either may be the first, to the ear and to the agent.
+    """
     heard = [str(data["id"]) for data in watched.of(chat, "message")]
-    posts = [watched.posts[chat, each] for each in heard if (chat, each) in watched.posts]
+    return [
+        f"{late} is {what} after a message that was sent when it was already acknowledged"
+        for what, order in (("heard", heard), ("answered", list(watched.replies(chat))))
+        for late in overtaken([watched.posts[chat, each] for each in order if (chat, each) in watched.posts])
+    ]
+
+
+def overtaken(posts: Sequence[Post]) -> list[str]:
+    """The messages that stand behind one that was sent after their acknowledgement."""
     found = []
     latest = 0
     for post in posts:
         if post.acknowledged is not None and post.acknowledged < latest:
-            found.append(f"{post.id} is heard after a message that was sent after its acknowledgement")
+            found.append(post.id)
         latest = max(latest, post.sent)
-    if list(watched.replies(chat)) != heard:
-        found.append("replies are in another order than messages")
     return found
 
 
@@ -293,10 +302,9 @@ def unknown_outcomes(reply: str) -> int:
 
 def untidy_transcript(watched: Watched, chat: str) -> list[str]:
     """Promise 7: the words of people as they were heard, each followed by calls with their results, and the answer."""
-    wanted: list[tuple[str, str]] = []
-    replies = watched.replies(chat)
-    for data in watched.of(chat, "message"):
-        wanted += [("user", str(data["text"])), ("assistant", replies.get(str(data["id"]), ""))]
+    texts = {str(data["id"]): str(data["text"]) for data in watched.of(chat, "message")}
+    turns = [(texts.get(each, ""), reply) for each, reply in watched.replies(chat).items()]
+    wanted = [line for text, reply in turns for line in (("user", text), ("assistant", reply))]
     rows = watched.transcripts[chat]
     said = [(str(row["role"]), str(row["content"])) for row in rows if row["role"] != "tool" and not row["tool_calls"]]
     found = ["the transcript is not what was said"] * (said != wanted)

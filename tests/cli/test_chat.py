@@ -129,6 +129,7 @@ def test_a_person_talks_on_a_terminal_and_leaves_with_ctrl_d(tmp_path: Path) -> 
         person.enter("bye\n")
         person.shows("You said: bye")
         person.enter("\x04")
+        person.shows("everturn explain ")
         assert person.ends() == 0
 
 

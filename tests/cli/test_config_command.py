@@ -37,7 +37,7 @@ def test_old_names_and_unknown_variables_warn(tmp_path: Path) -> None:
     assert "EVERTURN_SERVER_PROT" in ended.err
 
 
-@pytest.mark.parametrize("command", [("config", "show"), ("run",), ("run", "--supervise"), ("sessions",), ("stop",)])
+@pytest.mark.parametrize("command", [("config", "show"), ("run",), ("run", "--supervise"), ("sessions",), ("restart",)])
 def test_a_wrong_setting_ends_with_78_and_its_name(tmp_path: Path, command: tuple[str, ...]) -> None:
     (tmp_path / "everturn.toml").write_text("[server]\nprot = 1\n")
     ended = everturn(*command, home=tmp_path)

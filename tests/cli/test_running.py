@@ -84,3 +84,14 @@ def test_everything_works_on_postgresql(tmp_path: Path, database_url: str) -> No
         assert everturn("stop", home=tmp_path, **env).code == 0
     assert json.loads(everturn("sessions", "--json", home=tmp_path, **env).out) == json.loads(running.out)
     assert not (tmp_path / "everturn.db").exists()
+
+
+def test_settings_that_became_wrong_hinder_only_a_restart(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway:
+        before = gateway.ready()
+        (tmp_path / "everturn.toml").write_text("[server]\nprot = 1\n")
+        assert everturn("sessions", "--json", home=tmp_path).code == 0
+        refused = everturn("restart", home=tmp_path)
+        assert (refused.code, "server.prot" in refused.err) == (78, True)
+        assert gateway.holder() == before
+        assert everturn("stop", home=tmp_path).code == 0

@@ -25,8 +25,10 @@ BREAKERS_OFF = {"EVERTURN_RECOVERY_STUCK_AFTER": "0", "EVERTURN_RECOVERY_UNCLEAN
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Ours, with these settings of a gateway and no others."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("EVERTURN_")} | dict(settings)
+    """Ours, with these settings of a gateway and no others. Its bytecode is kept: hundreds of starts pay for it once."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("EVERTURN_")}
+    ours.pop("PYTHONDONTWRITEBYTECODE", None)
+    return ours | dict(settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -188,6 +190,19 @@ async def test_an_address_of_no_store(url: str) -> None:
     with pytest.raises(ConfigError, match=r"store\.url") as caught:
         await open_store(url)
     assert "secret" not in str(caught.value)
+
+
+def test_postgres_without_its_library_names_what_to_install() -> None:
+    program = (
+        "import asyncio, sys\n"
+        "sys.modules['asyncpg'] = None\n"
+        "from everturn.store.open import open_store\n"
+        "asyncio.run(open_store('postgresql://ann:secret@127.0.0.1/x'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "everturn.errors.ConfigError" in done.stderr
+    assert "pip install everturn[postgres]" in done.stderr
+    assert "secret" not in done.stderr.splitlines()[-1]
 
 
 async def test_no_server_at_the_address(schema: Path) -> None:

@@ -178,6 +178,18 @@ async def only_alive(store: PostgresStore, instance: int) -> bool:
     return await store.alive() == {instance}
 
 
+@pytest.mark.parametrize("instance", [0, -1, 2**31])
+async def test_a_number_that_has_no_lock_is_refused(store: PostgresStore, instance: int) -> None:
+    with pytest.raises(ValueError, match="no number"):
+        await store.hold(instance)
+
+
+async def test_holding_again_lets_go_of_the_first_number(store: PostgresStore) -> None:
+    await store.hold(1)
+    await store.hold(2)
+    await until(lambda: only_alive(store, 2))
+
+
 async def test_instances_of_other_databases_are_not_ours(
     store: PostgresStore, postgres: PostgresServer, schema: Path
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import stat
+import sys
 from collections.abc import AsyncIterator
 from contextlib import closing as closing_now
 from pathlib import Path
@@ -253,6 +254,25 @@ async def test_a_writer_that_dies_is_reported(path: Path, schema: Path) -> None:
     await store.close()
 
 
+async def test_without_its_writer_the_process_ends(path: Path, schema: Path) -> None:
+    program = (
+        "import asyncio, pathlib, sys\n"
+        "from everturn.store.sqlite import SQLiteStore\n"
+        "def die():\n"
+        "    raise SystemExit(0)\n"
+        "    yield\n"
+        "async def main():\n"
+        "    await (await SQLiteStore.open(pathlib.Path(sys.argv[1]), schema=pathlib.Path(sys.argv[2]))).run(die)\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, str(path), str(schema), stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 20)
+    assert process.returncode == 1
+    assert b"store.died" in output
+
+
 async def test_the_wal_stays_small_while_readers_read_all_the_time(store: SQLiteStore, path: Path) -> None:
     sizes: list[int] = []
 
@@ -261,13 +281,32 @@ async def test_the_wal_stays_small_while_readers_read_all_the_time(store: SQLite
             await store.read(count)
 
     readers = [asyncio.create_task(read_on()) for _ in range(4)]
-    for start in range(1, 2000, 100):
-        await asyncio.gather(*(store.run(put, start + n, "x" * 60_000) for n in range(100)))
+    for first in range(1, 2000, 160):
+        await put_mebibytes(store, 10, first)
         sizes.append(size(path.with_name(f"{path.name}-wal")))
     for reader in readers:
         reader.cancel()
     await asyncio.gather(*readers, return_exceptions=True)
     assert max(sizes) < 64 * MIB < size(path)
+
+
+async def test_the_wal_is_small_again_after_a_stranger_held_it(store: SQLiteStore, path: Path) -> None:
+    stranger = apsw.Connection(str(path))
+    stranger.execute("BEGIN; SELECT count(*) FROM item").fetchall()
+    await put_mebibytes(store, 60, first=1)
+    wal = path.with_name(f"{path.name}-wal")
+    held = size(wal)
+    assert held > 40 * MIB
+    stranger.execute("COMMIT")
+    stranger.close()
+    await put_mebibytes(store, 60, first=10_000)
+    assert size(wal) < held
+    assert await store.read(count) == 1 + 2 * 60 * 16
+
+
+async def put_mebibytes(store: SQLiteStore, amount: int, first: int) -> None:
+    for start in range(first, first + amount * 16, 16):
+        await asyncio.gather(*(store.run(put, start + n, "x" * 65_000) for n in range(16)))
 
 
 async def test_the_file_shrinks_after_much_was_deleted(store: SQLiteStore, path: Path) -> None:

@@ -50,7 +50,7 @@ def chat(name: str, home: Home, wait_s: float | None) -> int:
     with Link(home, name, screen, WAIT_S if wait_s is None and piped else wait_s) as link:
         try:
             last = _talk(link, screen)
-            return _await_last(link, last) if piped else _leave(link, screen)
+            return _await_last(link, last) if piped else _leave(link, screen, last)
         except KeyboardInterrupt:
             if link.error is None:
                 return INTERRUPTED
@@ -75,17 +75,19 @@ def _await_last(link: Link, last: Said | None) -> int:
     """For programs: 0 when the last line was answered."""
     if last is None or link.wait(link.conversation.answered(last)):
         return 0
-    print("everturn: the last line ended without a reply", file=sys.stderr)
+    print(f"everturn: the last line ended without a reply; everturn explain {last.id} may say why", file=sys.stderr)
     return 1
 
 
-def _leave(link: Link, screen: Screen) -> int:
+def _leave(link: Link, screen: Screen, last: Said | None) -> int:
     """For people: what was typed gets a moment to be accepted; its answer is shown next time."""
     try:
         link.wait(link.conversation.all_sent(), LAST_WORDS_S)
     except TimeoutError:
         screen.notice(f"not accepted by the gateway, and not kept: {link.conversation.unsent} lines")
         return 1
+    if last is not None:
+        screen.notice(f"the life of your last message: everturn explain {last.id}")
     return 0
 
 

@@ -15,7 +15,7 @@ ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  nothing is bo
 
 
 class Unreachable(EverturnError):
-    """The gateway does not answer."""
+    """The gateway does not answer, or says that it cannot now."""
 
 
 def base_url(who: Holder) -> str:
@@ -32,7 +32,8 @@ def ask(home: Home, who: Holder, method: str, path: str, body: dict[str, Any] | 
     if status == http.HTTPStatus.UNAUTHORIZED:
         raise EverturnError(f"the gateway at {who.url} does not accept the token in {home.token_file}")
     if status >= http.HTTPStatus.BAD_REQUEST:
-        raise EverturnError(f"the gateway at {who.url} answered {status}: {error_text(answer)}")
+        kind = Unreachable if status == http.HTTPStatus.SERVICE_UNAVAILABLE else EverturnError
+        raise kind(f"the gateway at {who.url} answered {status}: {error_text(answer)}")
     return answer
 
 

@@ -95,8 +95,11 @@ class Conversation:
             life = await self._life(said)
             if life is not None and life["ended_at"] is not None:
                 replies = {reply["id"] for reply in life["replies"] if reply["kind"] == "reply"}
+                if not replies:
+                    await self._next_news()  # the notice that says why
+                    return False
                 if replies <= self._replies:
-                    return bool(replies)
+                    return True
             await self._next_news()
         return False
 

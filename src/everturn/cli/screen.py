@@ -104,6 +104,9 @@ class Terminal:
         self._asking = True
         try:
             return input(PROMPT)
+        except EOFError:
+            self._write("\n")
+            raise
         finally:
             with self._lock:
                 self._asking = False

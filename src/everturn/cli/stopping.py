@@ -15,8 +15,8 @@ import click
 
 from everturn.cli.client import Unreachable, answers, ask
 from everturn.cli.options import config_option, home_option
-from everturn.config import read_config
-from everturn.errors import EverturnError
+from everturn.config import DrainConfig, read_config
+from everturn.errors import ConfigError, EverturnError
 from everturn.home import Holder, Home, holder
 
 T = TypeVar("T")
@@ -47,7 +47,6 @@ def stop(home: Home, config_file: Path | None, timeout_s: float | None) -> int:
 
     Running turns get until drain.timeout_s; what still runs then is kept and goes on at the next start.
     """
-    patience_s = _patience_s(home, config_file, timeout_s)
     who = _running(home)
     if who is None:
         print(f"No gateway runs on {home.path}.")
@@ -56,6 +55,7 @@ def stop(home: Home, config_file: Path | None, timeout_s: float | None) -> int:
         _say(f"asked process {who.pid} to stop; waiting for running turns and deliveries")
     else:
         _terminate(who)
+    patience_s = _patience_s(home, config_file, timeout_s)
     _wait(lambda: _left(home, who), patience_s, f"{who} did not stop")
     print("The gateway is stopped.")
     return 0
@@ -70,7 +70,7 @@ def restart(home: Home, config_file: Path | None, timeout_s: float | None) -> in
 
     Running turns get until drain.timeout_s; what still runs then goes on after the restart.
     """
-    patience_s = _patience_s(home, config_file, timeout_s)
+    read_config(home.path, config_file, os.environ, {})  # with wrong settings it would not come back
     who = _running(home)
     if who is None:
         _say(f"no gateway runs on {home.path}; start it with: everturn run")
@@ -78,15 +78,21 @@ def restart(home: Home, config_file: Path | None, timeout_s: float | None) -> in
     if not _request(home, who, "restart"):
         raise Unreachable(f"{who} does not answer, so it cannot be asked to restart; everturn stop ends it")
     _say(f"asked process {who.pid} to restart; waiting for running turns and deliveries")
+    patience_s = _patience_s(home, config_file, timeout_s)
     now = _wait(lambda: _successor(home, who), patience_s, f"{who} did not come back after its restart")
     print(f"The gateway is ready again: {now}.")
     return 0
 
 
 def _patience_s(home: Home, config_file: Path | None, given: float | None) -> float:
+    """Settings that are wrong by now do not keep anybody from stopping."""
     if given is not None:
         return given
-    return read_config(home.path, config_file, os.environ, {}).config.drain.timeout_s + MARGIN_S
+    try:
+        drain = read_config(home.path, config_file, os.environ, {}).config.drain
+    except ConfigError:
+        drain = DrainConfig()
+    return drain.timeout_s + MARGIN_S
 
 
 def _running(home: Home) -> Holder | None:

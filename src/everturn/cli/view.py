@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,14 +15,7 @@ from everturn.cli.client import Unreachable, answers, ask
 from everturn.config import read_config
 from everturn.errors import HomeHeld
 from everturn.home import Holder, Home, HomeLock, holder
-from everturn.platform.api import ApiPlatform
 from everturn.store.address import sqlite_path
-from everturn.store.interface import Store
-from everturn.store.open import open_store
-from everturn.store.operations.entries import list_entries
-from everturn.store.operations.instances import last_end, without_end
-from everturn.store.operations.reading import figures
-from everturn.web.looking import lives
 
 Json = dict[str, Any]
 PAGE = 1000
@@ -74,44 +67,6 @@ class Running:
         return messages
 
 
-class Stopped:
-    """Into the store itself; we hold the lock."""
-
-    def __init__(self, home: Home, store: Store) -> None:
-        self._home = home
-        self._store = store
-
-    async def status(self) -> Json:
-        """What is open, and how the last life ended."""
-        return {
-            **_not_running(self._home),
-            "last_life": await self._last_life(),
-            "open": await self._store.read(figures),
-        }
-
-    async def _last_life(self) -> Json | None:
-        """A life that wrote no end was killed; its last heartbeat is the last we know of it."""
-        alive = await self._store.alive()
-        killed = [life for life in await self._store.read(without_end, 0) if life.number not in alive]
-        if killed:
-            return {"ended": "unclean", "ended_at": killed[-1].heartbeat_at, "asked_by": None}
-        last = await self._store.read(last_end, 0)
-        return dict(zip(("ended", "ended_at", "asked_by"), last, strict=True)) if last else None
-
-    async def sessions(self) -> AsyncIterator[list[Json]]:
-        """Page by page, until one is not full."""
-        nobody_works = not await self._store.alive()
-        page = await self._store.read(list_entries, "", PAGE)
-        while page:
-            # A killed gateway could not say that it no longer works on a key.
-            yield [{**each, "running": False} for each in page] if nobody_works else page
-            page = await self._store.read(list_entries, str(page[-1]["key"]), PAGE) if len(page) == PAGE else []
-
-    async def explain(self, message_id: str) -> list[Json]:
-        """From the rows."""
-        return await self._store.read(lives, ApiPlatform().stored_ids(message_id))
-
-
 class Untouched:
     """A home in which no gateway has ever run."""
 
@@ -120,7 +75,7 @@ class Untouched:
 
     async def status(self) -> Json:
         """There is nothing."""
-        return {**_not_running(self._home), "last_life": None}
+        return {"running": False, "home": str(self._home.path), "last_life": None}
 
     async def sessions(self) -> AsyncIterator[list[Json]]:
         """There are none."""
@@ -131,39 +86,29 @@ class Untouched:
         return []
 
 
-def _not_running(home: Home) -> Json:
-    return {"running": False, "home": str(home.path)}
-
-
 @asynccontextmanager
 async def look_into(home: Home, config_file: Path | None) -> AsyncIterator[View]:
-    """See a home, whether its gateway runs or not."""
-    loaded = read_config(home.path, config_file, os.environ, {})
-    url = loaded.config.store.url or f"sqlite:///{home.database}"
-    held = await _gateway_or_lock(home, url)
+    """See a home, whether its gateway runs or not. The settings matter only while it does not."""
+    held = await _gateway_or_lock(home, lambda: _store_url(home, config_file))
     if isinstance(held, Holder):
         yield Running(home, held)
-    elif held is None and sqlite_path(url):
+        return
+    url = _store_url(home, config_file)
+    if held is None and sqlite_path(url):
         yield Untouched(home)
-    else:
-        async with _opened(home, url, held) as view:
-            yield view
+        return
+    from everturn.cli.stopped import opened  # not needed while a gateway answers
+
+    async with opened(home, url, held) as view:
+        yield view
 
 
-@asynccontextmanager
-async def _opened(home: Home, url: str, lock: HomeLock | None) -> AsyncIterator[Stopped]:
-    try:
-        store = await open_store(url)
-        try:
-            yield Stopped(home, store)
-        finally:
-            await store.close()
-    finally:
-        if lock is not None:
-            lock.release()
+def _store_url(home: Home, config_file: Path | None) -> str:
+    loaded = read_config(home.path, config_file, os.environ, {})
+    return loaded.config.store.url or f"sqlite:///{home.database}"
 
 
-async def _gateway_or_lock(home: Home, url: str) -> Holder | HomeLock | None:
+async def _gateway_or_lock(home: Home, store_url: Callable[[], str]) -> Holder | HomeLock | None:
     """Who can be asked, or the right to look ourselves; None where there is nothing to lock.
 
     A holder that does not answer is starting, stopping, or another command that looks: it is given a moment.
@@ -174,7 +119,7 @@ async def _gateway_or_lock(home: Home, url: str) -> Holder | HomeLock | None:
         if who is not None and who.url and answers(who):
             return who
         if who is None:
-            if not _has_something(home, url):
+            if not _has_something(home, store_url()):
                 return None
             with suppress(HomeHeld):
                 return HomeLock(home).acquire()

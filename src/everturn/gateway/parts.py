@@ -70,6 +70,8 @@ class Parts:
         self.hub = Hub()
         self.instance = 0
         self.ids = ids or Ids(clock, 0)
+        # Asking what a platform can do is slow enough to be done once.
+        self._senders = {name: each for name, each in platforms.items() if isinstance(each, CanSend)}
         self._deliveries = {name: _delivery(platform) for name, platform in platforms.items()}
 
     def delivery(self, platform: str) -> Delivery:
@@ -78,14 +80,12 @@ class Parts:
 
     def sender(self, platform: str) -> CanSend | None:
         """The platform, if replies can be sent to it now."""
-        found: object = self.platforms.get(platform)
-        return found if isinstance(found, CanSend) else None
+        return self._senders.get(platform)
 
     def doubts(self) -> dict[str, Doubtful]:
         """What happens to a reply whose sending was cut off, by platform."""
         policy = self.settings.on_doubt
-        senders = {name: each for name, each in self.platforms.items() if isinstance(each, CanSend)}
-        return {name: when_uncertain(each.surety, policy) for name, each in senders.items()}
+        return {name: when_uncertain(each.surety, policy) for name, each in self._senders.items()}
 
     def start(self, platform: str, chat_type: str, *, suspects: bool = True) -> Start:
         """Everything the beginning of a turn may need, with fresh ids."""

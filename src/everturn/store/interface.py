@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -14,19 +14,15 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 
-class Statement(NamedTuple):
-    """One SQL text with `$1` parameters. `/*lock*/` locks the rows read, where the engine has row locks."""
-
-    text: str
-    args: tuple[object, ...]
-
+Statement = tuple[str, tuple[object, ...]]
+"""One SQL text with `$1` parameters, and their values. `/*lock*/` locks the rows read, where the engine has row locks."""
 
 Op = Generator[Statement, Rows, T]
 
 
 def sql(text: str, *args: object) -> Statement:
     """A statement to yield from an operation."""
-    return Statement(text, args)
+    return text, args
 
 
 class Store(Protocol):

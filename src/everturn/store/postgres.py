@@ -30,6 +30,7 @@ Call = tuple[Callable[..., Op[Any]], tuple[Any, ...], dict[str, Any], "asyncio.F
 BEGIN = "BEGIN"
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # one view for all its statements
 INSTANCE_LOCK = 0x45564552  # the class of the advisory locks that say who is alive
+LARGEST_INSTANCE = 2**31 - 1
 FIRST_DELAY_S = 0.01
 LONGEST_DELAY_S = 1.0
 PING_S = 5.0
@@ -108,6 +109,8 @@ class PostgresStore:
 
     async def hold(self, instance: int) -> None:
         """Keep an advisory lock on a connection of its own: the server frees it when we die."""
+        if not 0 < instance <= LARGEST_INSTANCE:
+            raise ValueError(f"the server's locks have no number for instance {instance}")
         if self._keeper is not None:
             self._keeper.cancel()
         held = asyncio.Event()

@@ -48,6 +48,57 @@ class WroteThenFailedError(Exception):
     """An operation failed after it had written, in a group without savepoints."""
 
 
+class Link:
+    """One connection, opened when it is needed and again after a fault took it."""
+
+    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+        self._connect = connect
+        self._db: apsw.Connection | None = None
+
+    def db(self) -> apsw.Connection:
+        if self._db is None:
+            self._db = self._connect()
+        return self._db
+
+    def drop(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with contextlib.suppress(apsw.Error):  # it is closed all the same
+                db.close()
+
+    def roll_back(self) -> None:
+        """End whatever transaction is left."""
+        try:
+            if self._db is not None and self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except apsw.Error:
+            self.drop()
+
+
+class Stuck:
+    """Calls that met a fault, and when they are tried again: after a delay that grows while nothing gets better."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self._delay_s = FIRST_DELAY_S
+        self._retry_at = 0.0
+
+    def keep(self, calls: list[Call]) -> None:
+        self.calls += calls
+        self._retry_at = time.monotonic() + self._delay_s
+        self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
+
+    def left_s(self) -> float:
+        return max(0.0, self._retry_at - time.monotonic())
+
+    def take(self) -> list[Call]:
+        calls, self.calls = self.calls, []
+        return calls
+
+    def forget(self) -> None:
+        self._delay_s = FIRST_DELAY_S
+
+
 class Thread:
     """Serves calls with a connection of its own and tells the event loop what came of them."""
 
@@ -65,7 +116,7 @@ class Thread:
         self.calls = calls
         self.file = file
         self.tidy_after_s: float | None = None
-        self._db: apsw.Connection | None = None
+        self.link = Link(self.connect)
         self._loop = loop
         self._on_death = on_death
         self._close_within_s = close_within_s
@@ -73,9 +124,7 @@ class Thread:
         self._damage: str | None = None
         self._fault: str | None = None
         self._failing = False  # all that came last met a fault: try nothing new before the delay is over
-        self._stuck: list[Call] = []  # met a fault; tried again, alone, until they pass
-        self._delay_s = FIRST_DELAY_S
-        self._retry_at = 0.0
+        self._stuck = Stuck()
         self._progress_at = 0.0
         self._over = asyncio.Event()
         self._thread = threading.Thread(target=self._live, name=f"everturn-{type(self).__name__}", daemon=True)
@@ -106,12 +155,6 @@ class Thread:
     def farewell(self) -> None:
         """The thread ends."""
 
-    def db(self) -> apsw.Connection:
-        """The connection, opened again if a fault took it."""
-        if self._db is None:
-            self._db = self.connect()
-        return self._db
-
     def one_by_one(self, calls: list[Call]) -> bool:
         """Each alone; those that meet a fault are tried again later, the untried ones first. Says whether any passed."""
         outcomes: list[Outcome] = []
@@ -128,9 +171,17 @@ class Thread:
             if failures == FAILURES_IN_A_ROW:
                 failed[:0] = calls[number:]
                 break
-        self._keep(failed)
+        if failed:
+            self._stuck.keep(failed)
+        self.all_is_well()
         self.tell(outcomes)
         return bool(outcomes)
+
+    def all_is_well(self) -> None:
+        """Unless something is stuck."""
+        if self._fault and not self._stuck.calls:
+            self._stuck.forget()
+            self._fault = None
 
     def tell(self, outcomes: list[Outcome]) -> None:
         """Settle the callers' futures, all in one hop to the event loop."""
@@ -140,19 +191,14 @@ class Thread:
     def put_right(self, error: Exception) -> None:
         """Leave the failed transaction; where its outcome is unknown, the connection too."""
         if isinstance(error, self.environmental):
-            self._note(self.file.words(error))
+            words = self.file.words(error)
+            if words != self._fault:
+                log.warning("store.trouble", what=words)
+            self._fault = words
         keeps = apsw.FullError, apsw.BusyError, apsw.LockedError
         if isinstance(error, ENVIRONMENTAL) and not isinstance(error, keeps):
-            self._drop()
-        self.roll_back()
-
-    def roll_back(self) -> None:
-        """End whatever transaction is left."""
-        try:
-            if self._db is not None and self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-        except apsw.Error:
-            self._drop()
+            self.link.drop()
+        self.link.roll_back()
 
     def _alone(self, call: Call) -> Outcome | None:
         try:
@@ -165,15 +211,6 @@ class Thread:
         self._progress_at = time.monotonic()
         return outcome
 
-    def _keep(self, failed: list[Call]) -> None:
-        self._stuck += failed
-        if self._stuck:
-            self._retry_at = time.monotonic() + self._delay_s
-            self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
-        else:
-            self._delay_s = FIRST_DELAY_S
-            self._fault = None
-
     def _as_ours(self, error: Exception) -> Exception:
         """The caller's error; damage to the file is named as such and stays our trouble."""
         if not isinstance(error, DAMAGED):
@@ -183,17 +220,6 @@ class Thread:
         self._damage = str(damage)
         return damage
 
-    def _note(self, words: str) -> None:
-        if words != self._fault:
-            log.warning("store.trouble", what=words)
-        self._fault = words
-
-    def _drop(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            with contextlib.suppress(apsw.Error):  # it is closed all the same
-                db.close()
-
     def _live(self) -> None:
         try:
             self._work()
@@ -202,28 +228,27 @@ class Thread:
                 self._on_death(error)
         finally:
             self.farewell()
-            self._drop()
-            if not self._loop.is_closed():
+            self.link.drop()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 self._loop.call_soon_threadsafe(self._over.set)
 
     def _work(self) -> None:
-        while self._accepting or self._stuck:
+        while self._accepting or self._stuck.calls:
             calls = self._take()
             if calls:
                 self._failing = not self.serve(calls)
-            if self._stuck and time.monotonic() >= self._retry_at:
-                stuck, self._stuck = self._stuck, []
-                self._failing = not self.one_by_one(stuck) and self._failing
-            if self._stuck and not self._accepting and time.monotonic() > self._progress_at + self._close_within_s:
+            if self._stuck.calls and not self._stuck.left_s():
+                self._failing = not self.serve(self._stuck.take()) and self._failing
+            if not self._accepting and time.monotonic() > self._progress_at + self._close_within_s:
                 self._give_up()
 
     def _take(self) -> list[Call]:
         """Everything that waits, up to the limit; sleeps while there is nothing to do."""
-        if self._stuck and (self._failing or not self._accepting):
-            time.sleep(max(0.0, self._retry_at - time.monotonic()))
-            taken: list[Call | None] = []
+        taken: list[Call | None] = []
+        if self._stuck.calls and (self._failing or not self._accepting):
+            time.sleep(self._stuck.left_s())
         else:
-            taken = self._first()
+            self._take_first(taken)
         if self._accepting:
             self._take_more(taken)
         if taken and taken[-1] is None:
@@ -232,16 +257,13 @@ class Thread:
             self.calls.put(None)  # for the other readers
         return [call for call in taken if call is not None]
 
-    def _first(self) -> list[Call | None]:
-        patience = self.tidy_after_s
-        if self._stuck:
-            patience = max(0.0, self._retry_at - time.monotonic())
+    def _take_first(self, taken: list[Call | None]) -> None:
+        patience = self._stuck.left_s() if self._stuck.calls else self.tidy_after_s
         try:
-            return [self.calls.get(timeout=patience)]
+            taken.append(self.calls.get(timeout=patience))
         except queue.Empty:
-            if not self._stuck:
+            if not self._stuck.calls:
                 self.tidy()
-            return []
 
     def _take_more(self, taken: list[Call | None]) -> None:
         with contextlib.suppress(queue.Empty):  # another reader was quicker
@@ -250,8 +272,7 @@ class Thread:
 
     def _give_up(self) -> None:
         words = f"closed before it could be written: {self._fault}"
-        stuck, self._stuck = self._stuck, []
-        self.tell([(call[3], None, StoreUnavailable(words)) for call in stuck])
+        self.tell([(call[3], None, StoreUnavailable(words)) for call in self._stuck.take()])
 
 
 class Writer(Thread):
@@ -293,6 +314,7 @@ class Writer(Thread):
             self.put_right(error)
             passed = self.one_by_one(calls)
         else:
+            self.all_is_well()
             self.tell(outcomes)
             passed = True
         self.tidy_after_s = QUIET_S
@@ -305,22 +327,22 @@ class Writer(Thread):
         self.tidy_after_s = None
         self._checkpoint()
         try:
-            if self.db().pragma("freelist_count") > SPARE_PAGES:
-                self.db().execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
+            if self.link.db().pragma("freelist_count") > SPARE_PAGES:
+                self.link.db().execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
                 self.tidy_after_s = BETWEEN_VACUUMS_S
         except apsw.Error as error:
             log.warning("store.vacuum_failed", error=str(error))
-            self.roll_back()
+            self.link.roll_back()
 
     def _group(self, calls: list[Call]) -> list[Outcome]:
         try:
             return self._together(calls, self._freely)
         except WroteThenFailedError:
-            self.roll_back()
+            self.link.roll_back()
             return self._together(calls, self._guarded)
 
     def _together(self, calls: list[Call], one: One) -> list[Outcome]:
-        db = self.db()
+        db = self.link.db()
         execute = db.cursor().execute
         execute("BEGIN IMMEDIATE")
         outcomes = [one(call, db, execute) for call in calls]
@@ -371,7 +393,7 @@ class Writer(Thread):
         mode = apsw.SQLITE_CHECKPOINT_RESTART if insist else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._checkpoint_at = self._wal_pages + (RESTART_PAGES if insist else CHECKPOINT_PAGES)
         try:
-            self.db().wal_checkpoint(mode=mode)
+            self.link.db().wal_checkpoint(mode=mode)
         except apsw.Error as error:
             log.warning("store.checkpoint_failed", error=str(error), wal_pages=self._wal_pages)
 
@@ -387,7 +409,7 @@ class Reader(Thread):
 
     def attempt(self, call: Call) -> Outcome:
         operation, args, kwargs, future = call
-        execute = self.db().cursor().execute
+        execute = self.link.db().cursor().execute
         execute("BEGIN")
         result = drive(operation(*args, **kwargs), execute)
         execute("COMMIT")

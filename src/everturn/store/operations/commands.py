@@ -11,7 +11,7 @@ from everturn.decide.notes import tail_key
 from everturn.model import Event, ResumePending, SessionEntry, SessionSource, Suspended
 from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_or_make_entry, source_of, state_columns
-from everturn.store.operations.telling import Delivery, fact, owe, report
+from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
 from everturn.store.operations.turns import (
     TAIL_ROWS,
     end_open_turn,
@@ -45,11 +45,11 @@ class Earlier:
 
 
 def apply_command(number: int, session_id: str, at: float, delivery: Delivery) -> Op[Applied | None]:
-    """Apply a stored command and answer it; None when that was done before."""
-    rows = yield sql("SELECT key, body, source FROM inbox WHERE id=$1 AND ended_at IS NULL/*lock*/", number)
-    if not rows:
-        return None
-    key, body, raw = rows[0]
+    """Apply a stored command and answer it; None when somebody else did."""
+    rows = yield sql("SELECT key, body, source, ended_at FROM inbox WHERE id=$1/*lock*/", number)
+    if not rows or rows[0][3] is not None:
+        return (yield from _applied_before(rows[0][0], at)) if rows and rows[0][3] == at else None
+    key, body, raw, _ = rows[0]
     entry = yield from lock_or_make_entry(key, raw, at)
     command = parse_command(body) or Command("help", "")
     text = yield from _apply(command, entry, number, session_id, at)
@@ -61,6 +61,19 @@ def apply_command(number: int, session_id: str, at: float, delivery: Delivery) -
     facts.append(fact("reply", at, turn=None, id=str(number), text=text, to=source.message_id, command=command.name))
     events = yield from report(key, entry.event_seq, facts if delivery.by_event else [])
     return Applied(key=key, stopped=stopped, events=events)
+
+
+def _applied_before(key: str, at: float) -> Op[Applied]:
+    """For an operation that runs twice: the turn its first run stopped wrote the last row of the session it left."""
+    stopped = yield sql(
+        "SELECT t.id FROM entry e JOIN turn t ON t.state='stopped' AND t.ended_at=$2 AND t.id IN"
+        " ((SELECT m.turn FROM message m WHERE m.session_id=e.session_id ORDER BY m.seq DESC LIMIT 1),"
+        "  (SELECT m.turn FROM message m WHERE m.session_id=e.previous_session_id ORDER BY m.seq DESC LIMIT 1))"
+        " WHERE e.key=$1",
+        key,
+        at,
+    )
+    return Applied(key=key, stopped=stopped[0][0] if stopped else None, events=(yield from events_of(key, at)))
 
 
 def _left(command: Command, entry: SessionEntry) -> bool:
@@ -102,8 +115,8 @@ def reset_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool]:
         return False
     if entry.turn is not None:
         yield from end_open_turn(entry, "stopped", "withdrawn", "/new", at)
-    yield from release(entry)
-    yield from end_session(entry.session_id, "new", entry.seq, at)
+    length = yield from release(entry)
+    yield from end_session(entry.session_id, "new", length, at)
     yield from open_session(session_id, entry.key, entry.session_id, "", at)
     yield from point_at(entry.key, session_id, entry.session_id, None, had_activity=False)
     return True
@@ -178,8 +191,8 @@ def switch_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool |
         return None
     if entry.turn is not None:
         yield from end_open_turn(entry, "stopped", "withdrawn", "/resume", at)
-    yield from release(entry)
-    yield from end_session(entry.session_id, "switched", entry.seq, at)
+    length = yield from release(entry)
+    yield from end_session(entry.session_id, "switched", length, at)
     yield sql("UPDATE session SET ended_at=NULL, end_reason=NULL WHERE session_id=$1", session_id)
     last = yield sql("SELECT max(seq) FROM message WHERE session_id=$1", session_id)
     yield from point_at(entry.key, session_id, entry.session_id, None, had_activity=False, seq=last[0][0] or 0)
@@ -193,7 +206,7 @@ def _bring_back(key: str, session_id: str, at: float) -> Op[bool]:
     state, reason, marked_at = state_columns(ResumePending(reason, at)) if reason else ("active", None, None)
     yield sql("UPDATE session SET mark=NULL WHERE session_id=$1", session_id)
     yield sql(
-        "UPDATE entry SET state=$2, reason=$3, marked_at=$4, unclean_ends=0 WHERE key=$1",
+        "UPDATE entry SET state=$2, reason=$3, marked_at=$4, unclean_ends=0, tail=1 WHERE key=$1",
         key,
         state,
         reason,

@@ -122,18 +122,6 @@ def clear_resume_pending(key: str) -> Op[bool]:
     return bool(rows)
 
 
-def suspend_session(key: str, at: float, reason: str = "stuck") -> Op[bool]:
-    """Quarantine what the key points at; nothing is deleted. False for an unknown key."""
-    rows = yield sql(
-        "UPDATE entry SET state='suspended', reason=$2, marked_at=$3"
-        " WHERE key=$1 AND session_id IS NOT NULL RETURNING key",
-        key,
-        reason,
-        at,
-    )
-    return bool(rows)
-
-
 def find_entry(key: str) -> Op[SessionEntry | None]:
     """The key's entry, for looking only."""
     rows = yield sql(f"SELECT {COLUMNS} FROM entry WHERE key=$1", key)

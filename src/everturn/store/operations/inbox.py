@@ -5,12 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from everturn.decide.recovery import is_suspect
 from everturn.model import Event, SessionEntry, SessionSource
 from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_or_make_entry
-from everturn.store.operations.telling import Delivery, append_events, fact, report, tell
+from everturn.store.operations.telling import Delivery, append_events, events_of, fact, report, tell
 from everturn.store.operations.turns import Begun, Start, Waiting, begun_again, start_turn
 
 WAITING_COUNT = "SELECT count(*) FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting'"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from everturn.decide.delivery import Doubtful
 from everturn.model import Reply
@@ -12,11 +13,16 @@ from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.telling import stored_source
 
 COLUMNS = "id, key, kind, platform, source, text, attempts, parts, marked, valid_until, look"
+# What is being sent comes first: nothing overtakes it.
 NEXT = (
-    f"SELECT {COLUMNS}, due_at FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'doubtful'"
-    " ORDER BY id LIMIT 1/*lock*/"
+    f"SELECT {COLUMNS}, due_at, state, instance FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'doubtful'"
+    " ORDER BY CASE state WHEN 'sending' THEN 0 ELSE 1 END, id LIMIT 1/*lock*/"
 )
-CLAIM = "UPDATE outbox SET state='sending', instance=$2, attempts=attempts+1 WHERE id=$1 AND state='owed' RETURNING id"
+# The claim's time stays in the row, so that a claim that is run twice knows its own.
+CLAIM = (
+    "UPDATE outbox SET state='sending', instance=$2, attempts=attempts+1, due_at=$3 WHERE id=$1 AND state='owed'"
+    " RETURNING id"
+)
 SENT = "UPDATE outbox SET state='sent', ended_at=$2, parts=$3, error=NULL WHERE id=$1 AND state='sending'"
 _parts = msgspec.json.Decoder(tuple[str, ...]).decode
 _encode = msgspec.json.Encoder().encode
@@ -44,12 +50,22 @@ def claim_next(key: str, instance: int, now: float) -> Op[Reply | float | None]:
     rows = yield sql(NEXT, key)
     if not rows:
         return None
-    row = rows[0]
-    if row[11] > now:
-        return float(row[11])
-    if not (yield sql(CLAIM, row[0], instance)):
-        return None  # being sent, by us or by another instance
-    return reply_of(row)
+    reply = reply_of(rows[0])
+    due_at, state, sender = rows[0][11:]
+    if state == "sending":
+        ours = sender == instance and due_at == now and reply.attempts > 0
+        return replace(reply, attempts=reply.attempts - 1) if ours else None
+    if due_at > now:
+        return float(due_at)
+    return reply if (yield sql(CLAIM, reply.id, instance, now)) else None
+
+
+def sent_at_once(number: int, instance: int) -> Op[Reply | None]:
+    """For a finish that runs twice: the reply that its first run made ours to send."""
+    rows = yield sql(
+        f"SELECT {COLUMNS} FROM outbox WHERE id=$1 AND state='sending' AND instance=$2 AND attempts=0", number, instance
+    )
+    return reply_of(rows[0]) if rows else None
 
 
 def record_part(reply: int, parts: tuple[str, ...]) -> Op[None]:

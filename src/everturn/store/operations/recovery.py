@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from everturn.decide import words
 from everturn.decide.recovery import CutOff, Verdict, blame, drain_counts
-from everturn.model import Event, SessionEntry
+from everturn.model import Event, ResumePending, SessionEntry
 from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.telling import Delivery, Fact, fact, report, tell
@@ -112,14 +112,8 @@ def _interrupt(entry: SessionEntry, turn: int, verdict: Verdict, cause: Interrup
 def _suspend(entry: SessionEntry, turn: int, cause: Interruption, delivery: Delivery) -> Op[Recovered]:
     """The third unclean end in a row: the session is set aside, its user told, everybody else goes on."""
     yield sql("UPDATE turn SET reason=$2, marked_at=$3 WHERE id=$1", turn, cause.reason, cause.at)
-    yield from end_open_turn(entry, "suspended", "dead", "suspended", cause.now)
-    yield from release(entry)
-    yield sql("UPDATE session SET mark=$2 WHERE session_id=$1", entry.session_id, cause.reason)
-    yield sql(
-        "UPDATE entry SET state='suspended', reason='stuck', marked_at=$2, unclean_ends=unclean_ends+1 WHERE key=$1",
-        entry.key,
-        cause.now,
-    )
+    yield from _set_aside(entry, cause.reason, "stuck", cause.now)
+    yield sql("UPDATE entry SET unclean_ends=unclean_ends+1 WHERE key=$1", entry.key)
     held = yield sql(
         "SELECT count(*) FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'", entry.key
     )
@@ -137,6 +131,26 @@ def _suspend(entry: SessionEntry, turn: int, cause: Interruption, delivery: Deli
         facts = [*facts, fact("turn", cause.now, turn=str(turn), state="suspended")]
     events = yield from report(entry.key, entry.event_seq, facts)
     return Recovered(key=entry.key, verdict=Verdict.SUSPEND, events=events)
+
+
+def suspend_session(key: str, at: float, reason: str = "stuck") -> Op[bool]:
+    """Quarantine what the key points at; nothing is deleted. False for a key without a session."""
+    entry = yield from lock_entry(key)
+    if entry is None or entry.session_id is None:
+        return False
+    mark = "restart_interrupted" if entry.turn is not None else None
+    yield from _set_aside(entry, entry.state.reason if isinstance(entry.state, ResumePending) else mark, reason, at)
+    return True
+
+
+def _set_aside(entry: SessionEntry, mark: str | None, reason: str, at: float) -> Op[None]:
+    """Suspended: what was running ends with its messages; the mark is kept, so that `/resume` still gives the note."""
+    if entry.turn is not None:
+        yield from end_open_turn(entry, "suspended", "dead", "suspended", at)
+    yield from release(entry)
+    if mark is not None:
+        yield sql("UPDATE session SET mark=$2 WHERE session_id=$1", entry.session_id, mark)
+    yield sql("UPDATE entry SET state='suspended', reason=$2, marked_at=$3 WHERE key=$1", entry.key, reason, at)
 
 
 def cut_off_by_drain(

@@ -70,10 +70,8 @@ def owe(
     valid_until = at + delivery.valid_s if delivery.valid_s else None
     raw = write_source(source).decode()
     yield sql(REPLY, number, key, turn, kind, source.platform, raw, text, state, at, valid_until, sender, ended_at)
-    return _at_once(number, key, kind, source, text, valid_until) if state == "sending" else None
-
-
-def _at_once(number: int, key: str, kind: str, source: SessionSource, text: str, valid_until: float | None) -> Reply:
+    if state != "sending":
+        return None
     return Reply(
         id=number,
         key=key,
@@ -85,17 +83,6 @@ def _at_once(number: int, key: str, kind: str, source: SessionSource, text: str,
         marked=False,
         valid_until=valid_until,
     )
-
-
-def still_sending(number: int, source: SessionSource, instance: int) -> Op[Reply | None]:
-    """For an operation that runs twice: the reply that its first run made ours to send, which nobody sends yet."""
-    rows = yield sql(
-        "SELECT key, kind, text, valid_until FROM outbox"
-        " WHERE id=$1 AND state='sending' AND instance=$2 AND attempts=0 AND parts='[]'",
-        number,
-        instance,
-    )
-    return _at_once(number, *rows[0][:2], source, *rows[0][2:]) if rows else None
 
 
 def tell(
@@ -125,7 +112,9 @@ def report(key: str, last: int, facts: list[Fact]) -> Op[tuple[Event, ...]]:
 
 def events_of(key: str, *times: float) -> Op[tuple[Event, ...]]:
     """For an operation that runs twice: the events its first run stored, the key's newest with its times."""
-    rows = yield sql("SELECT seq, kind, data, at FROM event WHERE key=$1 ORDER BY seq DESC LIMIT $2", key, EVENTS_AT_ONCE)
+    rows = yield sql(
+        "SELECT seq, kind, data, at FROM event WHERE key=$1 ORDER BY seq DESC LIMIT $2", key, EVENTS_AT_ONCE
+    )
     return tuple(Event(*row) for row in reversed(rows) if row[3] in times)
 
 

@@ -23,8 +23,9 @@ from everturn.model import (
     Suspended,
     ToolCall,
 )
-from everturn.store.interface import Op, Row, sql
+from everturn.store.interface import Op, Row, Statement, sql
 from everturn.store.operations.entries import lock_entry, source_of, write_source
+from everturn.store.operations.outbox import sent_at_once
 from everturn.store.operations.telling import (
     Delivery,
     Fact,
@@ -33,7 +34,6 @@ from everturn.store.operations.telling import (
     fact,
     owe,
     report,
-    still_sending,
     tell,
 )
 
@@ -140,12 +140,36 @@ def message_of(row: Row) -> Message:
         role=role,
         content=content,
         seq=seq,
-        calls=_decode_calls(calls) if calls else (),
+        calls=_calls_of(calls) if calls else (),
         call_id=call_id,
         unknown=bool(unknown),
         turn=turn,
         at=at,
     )
+
+
+def _written(begun: Begun, message: Message) -> Statement:
+    calls = _encode(message.calls).decode() if message.calls else None
+    return sql(
+        ADD_MESSAGE,
+        begun.session_id,
+        message.seq,
+        message.role,
+        message.content,
+        calls,
+        message.call_id,
+        int(message.unknown),
+        begun.turn,
+        begun.attempt,
+        message.at,
+    )
+
+
+def _calls_of(text: str) -> tuple[ToolCall, ...]:
+    try:
+        return _decode_calls(text)
+    except msgspec.MsgspecError:
+        return ()  # damaged: the rest of the transcript is still worth reading
 
 
 def begin_next(key: str, start: Start) -> Op[Begun | NotYet | None]:
@@ -220,19 +244,7 @@ def start_turn(entry: SessionEntry, first: Waiting, start: Start, facts: list[Fa
 
 def _take(entry: SessionEntry, begun: Begun, first: Waiting, start: Start, facts: list[Fact]) -> Op[Begun]:
     """Store the user's words and make the key ours."""
-    yield sql(
-        ADD_MESSAGE,
-        begun.session_id,
-        begun.seq,
-        "user",
-        first.text,
-        None,
-        None,
-        0,
-        begun.turn,
-        begun.attempt,
-        first.accepted_at,
-    )
+    yield _written(begun, Message(role="user", content=first.text, seq=begun.seq, at=first.accepted_at))
     if first.stored:
         yield sql("UPDATE inbox SET state='claimed', turn=$2 WHERE id=$1 AND state='waiting'", first.id, begun.turn)
     return (yield from _hold(entry, begun, first.accepted_at, first.raw_source, start, facts))
@@ -331,9 +343,7 @@ def begun_again(key: str, start: Start) -> Op[Begun | None]:
     return (yield from _as_begun(entry, start))
 
 
-def _note(
-    entry: SessionEntry, start: Start, reset_reason: str | None, before: int | None = None
-) -> Op[Note | None]:
+def _note(entry: SessionEntry, start: Start, reset_reason: str | None, before: int | None = None) -> Op[Note | None]:
     """Only a session that was cut off, or may end with a tool result, costs a look at its last rows."""
     if reset_reason is None and not entry.tail and entry.state == ACTIVE:
         return None
@@ -464,19 +474,7 @@ def step(
 ) -> Op[None]:
     """Commit a model response, and with it the beginning of its first effect."""
     yield from _fenced(begun)
-    yield sql(
-        ADD_MESSAGE,
-        begun.session_id,
-        message.seq,
-        "assistant",
-        message.content,
-        _encode(message.calls).decode() if message.calls else None,
-        None,
-        0,
-        begun.turn,
-        begun.attempt,
-        message.at,
-    )
+    yield _written(begun, message)
     if begin is not None:
         yield sql(ADD_EFFECT, begun.turn, begin.id, begin.name, begin.effect, begun.attempt, message.at)
     if acknowledge is not None:
@@ -495,19 +493,7 @@ def finish_effect(begun: Begun, result: Message, begin: ToolCall | None) -> Op[N
     """Commit a tool's result, and with it the beginning of the next call."""
     yield from _fenced(begun)
     yield sql(EFFECT_DONE, begun.turn, result.call_id, result.at)
-    yield sql(
-        ADD_MESSAGE,
-        begun.session_id,
-        result.seq,
-        "tool",
-        result.content,
-        None,
-        result.call_id,
-        int(result.unknown),
-        begun.turn,
-        begun.attempt,
-        result.at,
-    )
+    yield _written(begun, result)
     if begin is not None:
         yield sql(ADD_EFFECT, begun.turn, begin.id, begin.name, begin.effect, begun.attempt, result.at)
 
@@ -525,19 +511,7 @@ def finish(begun: Begun, answer: Message, delivery: Delivery, instance: int, ack
     rows = yield sql(RELEASE_KEY, begun.key, begun.fence, begun.turn, answer.seq, len(facts))
     if not rows:
         return (yield from _finished_before(begun, at, instance))
-    yield sql(
-        ADD_MESSAGE,
-        begun.session_id,
-        answer.seq,
-        "assistant",
-        answer.content,
-        None,
-        None,
-        0,
-        begun.turn,
-        begun.attempt,
-        at,
-    )
+    yield _written(begun, answer)
     yield sql("UPDATE turn SET state='answered', ended_at=$2 WHERE id=$1 AND state='running'", begun.turn, at)
     for number in begun.inbox:
         yield sql(INBOX_DONE, number, at)
@@ -565,7 +539,7 @@ def _finished_before(begun: Begun, at: float, instance: int) -> Op[Finished]:
     if not rows or rows[0] != ("answered", begun.attempt):
         raise FenceLost(f"{begun.key}: the turn {begun.turn} no longer owns its conversation")
     events = yield from events_of(begun.key, at)
-    reply = yield from still_sending(begun.turn, begun.source, instance)
+    reply = yield from sent_at_once(begun.turn, instance)
     more = yield sql(NEXT_WAITING, begun.key)
     return Finished(events=events, reply=reply, more=bool(more))
 
@@ -577,7 +551,7 @@ def fail(begun: Begun, why: str, text: str, at: float, delivery: Delivery) -> Op
     """
     entry = yield from lock_entry(begun.key)
     if entry is None or entry.fence != begun.fence or entry.turn != begun.turn:
-        return ()
+        return (yield from _failed_before(begun, at))
     yield from end_open_turn(entry, "failed", "dead", why, at)
     yield from release(entry)
     facts = yield from tell(begun.turn, begun.key, begun.source, text, "failed", at, delivery, begun.turn)
@@ -586,8 +560,13 @@ def fail(begun: Begun, why: str, text: str, at: float, delivery: Delivery) -> Op
     return (yield from report(begun.key, entry.event_seq, facts))
 
 
-def release(entry: SessionEntry, *, keep_turn: bool = False) -> Op[None]:
-    """Let go of the key: late writers lose their fence, the transcript's true length is read back."""
+def _failed_before(begun: Begun, at: float) -> Op[tuple[Event, ...]]:
+    rows = yield sql("SELECT state, ended_at FROM turn WHERE id=$1", begun.turn)
+    return (yield from events_of(begun.key, at)) if rows == [("failed", at)] else ()
+
+
+def release(entry: SessionEntry, *, keep_turn: bool = False) -> Op[int]:
+    """Let go of the key: late writers lose their fence; returns the transcript's true length."""
     rows = yield sql("SELECT max(seq) FROM message WHERE session_id=$1", entry.session_id)
     last = rows[0][0] or 0
     role = yield sql("SELECT role FROM message WHERE session_id=$1 AND seq=$2", entry.session_id, last)
@@ -598,3 +577,4 @@ def release(entry: SessionEntry, *, keep_turn: bool = False) -> Op[None]:
         last,
         int(bool(role) and role[0][0] == "tool"),
     )
+    return int(last)

@@ -15,8 +15,7 @@ IDS_KEPT_S = 37 * DAY_S  # a message's id outlives its body by 30 days
 BODIES_KEPT_S = 7 * DAY_S
 BATCH = 500
 FORGET_IDS = (
-    "DELETE FROM inbox WHERE id IN (SELECT id FROM inbox WHERE id<$1 AND ended_at IS NOT NULL ORDER BY id LIMIT $2)"
-    " RETURNING 1"
+    "DELETE FROM inbox WHERE id IN (SELECT id FROM inbox WHERE id<$1 AND ended_at<$3 ORDER BY id LIMIT $2) RETURNING 1"
 )
 FORGET_REPLIES = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE id<$1 AND state='sent' ORDER BY id LIMIT $2) RETURNING 1"
 
@@ -52,7 +51,7 @@ def forget(now: float) -> Op[int]:
         now - EVENTS_KEPT_S,
         BATCH,
     )
-    ids = yield sql(FORGET_IDS, oldest_id(now - IDS_KEPT_S), BATCH)
+    ids = yield sql(FORGET_IDS, oldest_id(now - IDS_KEPT_S), BATCH, now - IDS_KEPT_S)
     replies = yield sql(FORGET_REPLIES, oldest_id(now - IDS_KEPT_S), BATCH)
     bodies = yield from _forget_bodies(now)
     return len(gone) + len(ids) + len(replies) + bodies

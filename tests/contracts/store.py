@@ -1,0 +1,265 @@
+"""Short words for the store's operations: values with ids and times, and a life of a gateway that runs them.
+
+Nothing here knows an engine: what a test says in these words must be true on both.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from everturn.decide.commands import parse_command
+from everturn.decide.keys import session_key
+from everturn.decide.session import ResetPolicy
+from everturn.ids import Ids
+from everturn.model import Effect, Message, SessionEntry, SessionSource, ToolCall
+from everturn.store.interface import Op, P, Rows, Store, sql
+from everturn.store.open import open_store
+from everturn.store.operations.commands import Applied, apply_command
+from everturn.store.operations.entries import find_entry, write_source
+from everturn.store.operations.inbox import Accepted, Arrival, accept
+from everturn.store.operations.outbox import claim_next
+from everturn.store.operations.recovery import Interruption, Recovered, cut_off, judge
+from everturn.store.operations.telling import Delivery
+from everturn.store.operations.turns import (
+    Begun,
+    Finished,
+    NotYet,
+    Start,
+    begin_next,
+    calling,
+    finish,
+    finish_effect,
+    step,
+)
+from everturn.testing import ManualClock
+
+T = TypeVar("T")
+QUEUE = 32
+BY_EVENT = Delivery(by_event=True)
+BY_OUTBOX = Delivery(by_event=False)
+AT_ONCE = Delivery(by_event=False, send_now=True)
+
+# Every table; of the first four the number that the engine itself gives a row is left out of a dump.
+NUMBERED = ("entry", "session", "message", "event")
+TABLES = (*NUMBERED, "instance", "inbox", "cursor", "turn", "attempt", "effect", "outbox")
+Dump = dict[str, list[tuple[object, ...]]]
+
+
+def select(text: str, *args: object) -> Op[Rows]:
+    """One statement as an operation, to look at rows or to put damaged ones there."""
+    return (yield sql(text, *args))
+
+
+def dump() -> Op[Dump]:
+    """Everything that is stored, in an order and a shape that do not depend on the engine."""
+    tables: Dump = {}
+    for table in TABLES:
+        rows = yield sql(f"SELECT * FROM {table}")
+        tables[table] = sorted((row[1:] if table in NUMBERED else row for row in rows), key=repr)
+    return tables
+
+
+def origin(chat: str = "c", platform: str = "fake", account: str = "") -> SessionSource:
+    """Where somebody writes from."""
+    return SessionSource(platform=platform, account=account, chat_id=chat, user_id="ann")
+
+
+def key_of(chat: str = "c", platform: str = "fake") -> str:
+    """The session key of a chat."""
+    return session_key(origin(chat, platform))
+
+
+def response(begun: Begun, place: int, *calls: str, text: str = "", at: float | None = None) -> Message:
+    """A model's response, `place` rows after the beginning of the attempt, that asks for these calls."""
+    asked = tuple(ToolCall(id=call, name="tool", effect=Effect.ONCE) for call in calls)
+    return Message(role="assistant", content=text, seq=begun.seq + place, calls=asked, at=at or 0.0)
+
+
+def result(begun: Begun, place: int, call: str, text: str = "result", at: float | None = None) -> Message:
+    """A tool's result."""
+    return Message(role="tool", content=text, seq=begun.seq + place, call_id=call, at=at or 0.0)
+
+
+def call_of(call: str, effect: Effect = Effect.ONCE) -> ToolCall:
+    """A tool call."""
+    return ToolCall(id=call, name="tool", effect=effect)
+
+
+@dataclass
+class Sequence:
+    """Session ids in order: s1, s2, ..."""
+
+    given: int = 0
+
+    def next(self) -> str:
+        self.given += 1
+        return f"s{self.given}"
+
+
+@dataclass
+class Life:
+    """One life of a gateway on a store. `replace(life, instance=2)` is another one beside or after it."""
+
+    store: Store
+    clock: ManualClock = field(default_factory=ManualClock)
+    ids: Ids = field(default_factory=lambda: Ids(ManualClock(), 1))
+    sessions: Sequence = field(default_factory=Sequence)
+    instance: int = 1
+    delivery: Delivery = BY_OUTBOX
+    policy: ResetPolicy = ResetPolicy()  # noqa: RUF009  frozen
+    resume: str = "auto"
+    fresh_s: float = 3600.0
+    stuck_after: int = 3
+
+    @property
+    def now(self) -> float:
+        return self.clock.now()
+
+    def start(self, *, suspects: bool = True) -> Start:
+        """What the beginning of a turn may need, with fresh ids."""
+        return Start(
+            instance=self.instance,
+            notice=self.ids.next(),
+            turn=self.ids.next(),
+            session_id=self.sessions.next(),
+            at=self.now,
+            policy=self.policy,
+            fresh_s=self.fresh_s,
+            resume=self.resume,
+            delivery=self.delivery,
+            stuck_after=self.stuck_after,
+            suspects=suspects,
+        )
+
+    def arrival(
+        self, text: str = "hello", chat: str = "c", *, ext: str | None = None, account: str = "", platform: str = "fake"
+    ) -> Arrival:
+        """A message at the door; `ext` is the platform's own id of it."""
+        number, source = self.ids.next(), origin(chat, platform, account)
+        return Arrival(
+            id=number,
+            ext_id=ext or f"m{number}",
+            source=source,
+            raw_source=write_source(source).decode(),
+            key=session_key(source),
+            kind="command" if parse_command(text) else "message",
+            text=text,
+            at=self.now,
+            by_event=self.delivery.by_event,
+        )
+
+    async def accept(self, text: str = "hello", chat: str = "c", ext: str | None = None) -> Accepted:
+        """A message is stored and waits."""
+        return await self.store.run(accept, self.arrival(text, chat, ext=ext), QUEUE, None)
+
+    async def begun(self, text: str = "hello", chat: str = "c") -> Begun:
+        """A message is stored, and its turn begins with the same commit."""
+        accepted = await self.store.run(accept, self.arrival(text, chat), QUEUE, self.start())
+        assert accepted.begun is not None
+        return accepted.begun
+
+    async def begin(self, chat: str = "c") -> Begun | NotYet | None:
+        """Take the key."""
+        return await self.store.run(begin_next, key_of(chat), self.start())
+
+    async def began(self, chat: str = "c") -> Begun:
+        """Take the key, which must be free and have work."""
+        begun = await self.begin(chat)
+        assert isinstance(begun, Begun)
+        return begun
+
+    def answer(self, begun: Begun, place: int = 1, text: str = "done") -> Message:
+        """The last row of a turn."""
+        return Message(role="assistant", content=text, seq=begun.seq + place, at=self.now)
+
+    async def finish(self, begun: Begun, place: int = 1, text: str = "done") -> Finished:
+        """Answer."""
+        return await self.store.run(finish, begun, self.answer(begun, place, text), self.delivery, self.instance, None)
+
+    async def talk(self, text: str = "hello", chat: str = "c") -> Begun:
+        """A whole turn."""
+        begun = await self.begun(text, chat)
+        await self.finish(begun)
+        return begun
+
+    async def tool(self, begun: Begun, call: str = "call", place: int = 1) -> None:
+        """A response that asks for a tool, and the tool's result: two rows."""
+        asked = response(begun, place, call, at=self.now)
+        await self.store.run(step, begun, asked, call_of(call), None, prove_it=False)
+        await self.store.run(finish_effect, begun, result(begun, place + 1, call, at=self.now), None)
+
+    async def called(self, text: str = "hello", chat: str = "c") -> Begun:
+        """A turn that has called its model: from now on an end of the process is an interruption."""
+        begun = await self.begun(text, chat)
+        await self.store.run(calling, begun.turn)
+        return begun
+
+    async def command(self, text: str, chat: str = "c") -> Applied:
+        """A command is stored and applied."""
+        arrival = self.arrival(text, chat)
+        await self.store.run(accept, arrival, QUEUE, None)
+        applied = await self.store.run(apply_command, arrival.id, self.sessions.next(), self.now, self.delivery)
+        assert applied is not None
+        return applied
+
+    def cause(self, reason: str = "restart_interrupted") -> Interruption:
+        """This life is over."""
+        return Interruption(instance=self.instance, reason=reason, at=self.now, now=self.now, why="the gateway ended")
+
+    async def die(self, reason: str = "restart_interrupted") -> list[Recovered]:
+        """This life is over, and what it left is put right."""
+        verdicts = await self.store.run(judge, self.instance, self.stuck_after)
+        ends = [await self.store.run(cut_off, *each, self.cause(reason), self.delivery) for each in verdicts]
+        return [end for end in ends if end is not None]
+
+    async def claim(self, chat: str = "c") -> object:
+        """The next reply to send."""
+        return await self.store.run(claim_next, key_of(chat), self.instance, self.now)
+
+    async def entry(self, chat: str = "c") -> SessionEntry:
+        """What a chat points at."""
+        entry = await self.store.read(find_entry, key_of(chat))
+        assert entry is not None
+        return entry
+
+    async def look(self, text: str, *args: object) -> Rows:
+        """Rows, as they are stored."""
+        return await self.store.read(select, text, *args)
+
+    async def plant(self, text: str, *args: object) -> None:
+        """Put something there that no operation would."""
+        await self.store.run(select, text, *args)
+
+    async def states(self, table: str) -> list[str]:
+        """The state of every row of a table, oldest first."""
+        return [row[0] for row in await self.look(f"SELECT state FROM {table} ORDER BY id")]
+
+    async def dump(self) -> Dump:
+        """Everything that is stored."""
+        return await self.store.read(dump)
+
+    async def twice(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation as after a commit whose outcome was unknown: the second run says and leaves the same."""
+        first = await self.store.run(operation, *args, **kwargs)
+        stored = await self.dump()
+        assert await self.store.run(operation, *args, **kwargs) == first
+        assert await self.dump() == stored
+        return first
+
+    async def unchanged(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation that must not change a row."""
+        stored = await self.dump()
+        said = await self.store.run(operation, *args, **kwargs)
+        assert await self.dump() == stored
+        return said
+
+
+@asynccontextmanager
+async def living(url: str, **changes: object) -> AsyncIterator[Life]:
+    """A life on the store at `url`, with its schema."""
+    store = await open_store(url)
+    try:
+        yield replace(Life(store), **changes)  # type: ignore[arg-type]
+    finally:
+        await store.close()
