@@ -53,7 +53,9 @@ class Result:
 
 def post(host: str, path: str, token: str, body: bytes) -> bytes:
     """A request with a JSON body."""
-    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+    )
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -107,7 +109,7 @@ class _Client(asyncio.Protocol):
         else:
             self._transport.close()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self.done.set_result(None)
 
     def _next(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -72,7 +73,7 @@ class Running:
         self.gateway = gateway
         self.store = store
         self._platform = platform
-        self._ids = count()
+        self._ids = map(f"{secrets.token_hex(4)}-{{}}".format, count())
         self._accept = gateway.intake.accept
 
     @classmethod
@@ -88,12 +89,11 @@ class Running:
 
     async def turn(self, chat: str) -> None:
         """From the message at the door until the delivery of its answer is recorded."""
-        accepted = await self.accept(chat)
-        await self.store.ended(accepted)
+        await self.store.ended(await self.accept(chat))
 
     async def accept(self, chat: str) -> str:
         """A message at the door; its key, after the commit."""
-        number = f"m{next(self._ids)}"
+        number = next(self._ids)
         source = SessionSource(platform=self._platform, chat_id=chat, message_id=number)
         accepted = await self._accept(Inbound(id=f"{number}@{chat}", source=source, text=WORDS))
         return accepted.key

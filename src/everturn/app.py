@@ -36,7 +36,7 @@ from everturn.web.server import serve as serve_http
 log = structlog.get_logger()
 EXIT_PLANNED, EXIT_RESTART, EXIT_FAILED = 0, 75, 1
 SECOND_SIGNAL_S = 0.5  # a supervisor and a terminal may both pass on the same signal
-SWITCH_INTERVAL_S = 0.0005  # the writer thread and the event loop hand over often; five milliseconds would stall both
+SWITCH_INTERVAL_S = 0.001  # the writer thread and the event loop hand over often; five milliseconds would stall both
 SPARE_DRAIN_S = 10.0
 
 

@@ -266,7 +266,7 @@ class World:
         clock: Clock | None = None,
         settings: Settings = Settings(),  # noqa: B008  frozen
     ) -> None:
-        self._url = url
+        self.url = url
         self._agent = agent
         self.platforms: Mapping[str, Platform] = {each.name: each for each in platforms}
         self.clock = clock or SystemClock()
@@ -288,7 +288,7 @@ class World:
 
     async def start(self) -> Report:
         """Open the database and start."""
-        self._store = await open_store(self._url)
+        self._store = await open_store(self.url)
         self._gateway = Gateway(self._store, self._agent, self.platforms, self.clock, self._settings)
         return await self._gateway.start()
 

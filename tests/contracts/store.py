@@ -87,7 +87,7 @@ def call_of(call: str, effect: Effect = Effect.ONCE) -> ToolCall:
 
 
 @dataclass
-class Sequence:
+class SessionIds:
     """Session ids in order: s1, s2, ..."""
 
     given: int = 0
@@ -102,9 +102,9 @@ class Life:
     """One life of a gateway on a store. `replace(life, instance=2)` is another one beside or after it."""
 
     store: Store
-    clock: ManualClock = field(default_factory=ManualClock)
-    ids: Ids = field(default_factory=lambda: Ids(ManualClock(), 1))
-    sessions: Sequence = field(default_factory=Sequence)
+    clock: ManualClock
+    ids: Ids
+    sessions: SessionIds = field(default_factory=SessionIds)
     instance: int = 1
     delivery: Delivery = BY_OUTBOX
     policy: ResetPolicy = ResetPolicy()  # noqa: RUF009  frozen
@@ -258,8 +258,8 @@ class Life:
 @asynccontextmanager
 async def living(url: str, **changes: object) -> AsyncIterator[Life]:
     """A life on the store at `url`, with its schema."""
-    store = await open_store(url)
+    store, clock = await open_store(url), ManualClock()
     try:
-        yield replace(Life(store), **changes)  # type: ignore[arg-type]
+        yield replace(Life(store, clock, Ids(clock, 1)), **changes)  # type: ignore[arg-type]
     finally:
         await store.close()

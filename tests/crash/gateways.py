@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import httpx
 
+from everturn.home import Home, holder
 from tests.history import Seen
 from tests.waiting import Changes
 
@@ -51,7 +52,7 @@ class Told:
 class Gateway:
     """The gateway of one home, over all its lives. What it listens on changes with every life.
 
-    `prefix` is put before the command (strace, nsenter); `seen` is where we see the home, if that is elsewhere.
+    `prefix` is put before the command (nsenter); `seen` is where we see the home, if that is elsewhere.
     """
 
     def __init__(
@@ -77,16 +78,20 @@ class Gateway:
             self.kill()
             self._kill_orphan()
         await self.ended()
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the connections to it."""
         await self._http.aclose()
 
     # -- its lives -----------------------------------------------------------------------------------------------------
 
-    async def start(self) -> Self:
-        """A new life; returns when the process is there, long before it is ready."""
+    async def start(self, *prefix: str) -> Self:
+        """A new life, perhaps under another program (strace); returns when the process is there, long before ready."""
         self.lines.clear()
         self._began = time.monotonic()
         self._process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, limit=LINE,
+            *prefix, *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, limit=LINE,
             stderr=asyncio.subprocess.PIPE, env=environment(self._settings), start_new_session=True,
         )  # fmt: skip
         self._reading = asyncio.create_task(self._read(self._process))
@@ -134,9 +139,11 @@ class Gateway:
         with suppress(ProcessLookupError):
             self._process.send_signal(number)
 
-    def kill_child(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the gateway under its supervisor."""
-        os.kill(self.holder()["pid"], number)
+    def kill_inner(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal to the gateway itself, where the process that we started is its supervisor or tracer."""
+        who = holder(Home(self._seen))
+        assert who is not None
+        os.kill(who.pid, number)
 
     async def ended(self) -> int:
         """Wait for the end of the process and of its output; the exit code."""
@@ -156,21 +163,15 @@ class Gateway:
         self.kill(signal.SIGTERM)
         return await self.ended()
 
-    def holder(self) -> dict[str, Any]:
-        """Who holds the home, as everybody can see."""
-        found: dict[str, Any] = json.loads((self._seen / "gateway.lock").read_text())
-        return found
-
     def ledger(self) -> list[str]:
         """What the demo agent really did."""
         file = self._seen / "demo-ledger.txt"
         return file.read_text().splitlines() if file.exists() else []
 
     def _kill_orphan(self) -> None:
-        """A child whose supervisor was killed would take its time to drain."""
-        if "--supervise" in self._command:
-            with suppress(OSError, ValueError):
-                self.kill_child()
+        """A gateway outlives its tracer, and takes its time to drain when its supervisor is killed."""
+        with suppress(AssertionError, OSError):
+            self.kill_inner()
 
     def _is_read(self) -> bool:
         return self._reading is not None and not self._reading.done()
@@ -249,10 +250,17 @@ class Gateway:
 
     async def event(self, chat: str, kind: str, **data: object) -> Seen:
         """Wait for the first event of a kind with these data, from the chat's beginning."""
+        return (await self.events(chat, kind, **data))[-1]
+
+    async def events(self, chat: str, kind: str, **data: object) -> list[Seen]:
+        """That event and everything before it that is kept."""
+        found = []
         async with asyncio.timeout(LONGEST_S), self.stream(chat, 0) as events:
             async for event in events:
+                if event.id:
+                    found.append(event)
                 if event.kind == kind and all(event.data.get(name) == value for name, value in data.items()):
-                    return event
+                    return found
         raise AssertionError(f"the events of {chat} ended before {kind} {data}")
 
     def _address(self, path: str) -> str:

@@ -5,7 +5,7 @@ Nobody knows of a kill but by the connection that breaks. What they saw is a `Wa
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
@@ -21,10 +21,11 @@ FINISH_S = 120.0
 
 
 class People:
-    """Some chats, all writing at once."""
+    """Some chats, all writing at once: for as long as they may, or what the script says."""
 
-    def __init__(self, gateway: Gateway, random: Random, chats: int = 12) -> None:
+    def __init__(self, gateway: Gateway, random: Random, chats: int = 12, script: Sequence[str] = ()) -> None:
         self.gateway = gateway
+        self.script = script
         self.watched = Watched()
         self.changes = Changes()
         self.closing = False
@@ -59,6 +60,11 @@ class People:
         for person in self._people:
             await asyncio.gather(*(person.post(each) for each in person.posts))
 
+    async def content(self) -> None:
+        """Wait until everybody has said what they had to say and has the answers."""
+        await asyncio.gather(*map(asyncio.shield, self._writing))
+        await self.changes.until(lambda: all(person.settled() for person in self._people), FINISH_S)
+
     async def until_answered(self, replies: int) -> None:
         """Wait until so many more replies were seen."""
         wanted = self._replies() + replies
@@ -76,8 +82,7 @@ class People:
         self.changes.changed()
         try:
             async with asyncio.timeout(FINISH_S):
-                await asyncio.gather(*self._writing)
-            await self.changes.until(lambda: all(person.settled() for person in self._people), FINISH_S)
+                await self.content()
         except TimeoutError:
             open_chats = {person.chat: person.open() for person in self._people if person.open()}
             raise AssertionError(f"never answered: {open_chats}\n{self.gateway.output}") from None
@@ -99,8 +104,10 @@ class Person:
 
     async def write(self) -> None:
         """Bursts of messages, as long as not too many are unanswered; some are posted again, at once or much later."""
-        while not self._people.closing:
-            await asyncio.gather(*(self._say() for _ in range(self._random.randint(1, 3))))
+        for text in self._people.script:
+            await self._say(text)
+        while not self._people.script and not self._people.closing:
+            await asyncio.gather(*(self._say(self._words()) for _ in range(self._random.randint(1, 3))))
             if self._random.random() < 0.2:
                 await self.post(self._random.choice(self.posts))
             await self._people.changes.until(
@@ -149,8 +156,8 @@ class Person:
         answered = self._people.watched.replies(self.chat)
         return [post.id for post in self.posts if post.id not in answered]
 
-    async def _say(self) -> None:
-        post = Post(self.chat, f"m{len(self.posts)}", self._words(), self._people.moment())
+    async def _say(self, text: str) -> None:
+        post = Post(self.chat, f"m{len(self.posts)}", text, self._people.moment())
         self.posts.append(post)
         self._people.watched.posts[self.chat, post.id] = post
         await self.post(post)

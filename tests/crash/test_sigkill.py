@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import signal
 from pathlib import Path
 from random import Random
 
@@ -47,7 +46,7 @@ class Story:
         for number in range(1, kills + 1):
             await self.gateway.ready(times=number)
             await self.people.until_answered(self.random.randint(1, 30))
-            self.gateway.kill_child()
+            self.gateway.kill_inner()
             self.kills += 1
         await self.gateway.ready(times=kills + 1)
 
@@ -133,18 +132,3 @@ async def test_planned_restarts_under_load_lose_nothing_and_interrupt_nobody(
         watched = await story.end()
     verdict(story, watched, capsys)
     assert totals(watched).interrupted == 0
-
-
-async def test_sigterm_is_a_planned_end(tmp_path: Path) -> None:
-    async with Gateway(tmp_path / "home") as gateway:
-        await gateway.ready()
-        await gateway.says("one", "m1", "work 3 0.1")
-        await gateway.event("one", "turn", state="running")
-        assert await gateway.stopped() == 0
-        assert "[info     ] ended" in gateway.output
-        await gateway.start()
-        await gateway.ready()
-        assert await gateway.reply("one", "m1") == "done: 3 steps"
-        assert (await gateway.explain("m1"))["turn"]["attempts"][-1]["attempt"] == 1
-        assert await gateway.stopped() == 0
-    assert gateway.kill(signal.SIGTERM) is None

@@ -20,6 +20,7 @@ from everturn.home import Home
 
 T = TypeVar("T")
 LAST_WORDS_S = 3.0
+AGAIN_S = 0.3
 WAIT_S = 60.0
 INTERRUPTED = 130
 # Not SIGINT: a shell's background job ignores that one.
@@ -97,17 +98,19 @@ class Link:
     def __init__(self, home: Home, name: str, screen: Screen, patience_s: float | None) -> None:
         self._arguments = (home, name, screen, patience_s)
         self._begun = threading.Event()
+        self._leaving = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._live()), name="conversation", daemon=True)
         self.error: BaseException | None = None
 
     def __enter__(self) -> Self:
         if WAKE is not None:
-            signal.signal(WAKE, signal.default_int_handler)
+            signal.signal(WAKE, self._woken)
         self._thread.start()
         self._begun.wait()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._leaving.set()
         if self.error is None:
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(LAST_WORDS_S)
@@ -136,17 +139,22 @@ class Link:
         await asyncio.wait({self._task})
         if not self._task.cancelled() and (error := self._task.exception()) is not None:
             self.error = _first(error)
-            _wake_main_thread()
+            self._wake_main_thread()
+
+    def _wake_main_thread(self) -> None:
+        """It may be waiting for a line: only a signal gets it out of that, and one that comes too early does not."""
+        while not self._leaving.is_set():
+            if WAKE is None:
+                _thread.interrupt_main()
+            else:
+                signal.pthread_kill(threading.main_thread().ident or 0, WAKE)
+            self._leaving.wait(AGAIN_S)
+
+    def _woken(self, *_: object) -> None:
+        if not self._leaving.is_set():
+            raise KeyboardInterrupt
 
 
 def _first(error: BaseException) -> BaseException:
     """The first error of a group, or of a group in it."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
-def _wake_main_thread() -> None:
-    """It may be waiting for a line: only a signal gets it out of that."""
-    if WAKE is None:
-        _thread.interrupt_main()
-    else:
-        signal.pthread_kill(threading.main_thread().ident or 0, WAKE)

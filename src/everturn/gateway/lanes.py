@@ -19,8 +19,11 @@ class Lanes:
 
     def add(self, key: str, *, resume: bool) -> None:
         """The key has work; what waits already keeps its place."""
-        if key not in self._resumes and key not in self._suspects:
-            (self._resumes if resume else self._fresh)[key] = None
+        if key in self._resumes or key in self._suspects:
+            return
+        if resume:
+            self._fresh.pop(key, None)
+        (self._resumes if resume else self._fresh)[key] = None
 
     def add_suspect(self, key: str) -> None:
         """The key has work that begins when no other suspect is unproven."""
@@ -35,14 +38,14 @@ class Lanes:
         """Whether an interrupted turn waits."""
         return bool(self._resumes)
 
-    def pick(self, resumed: int) -> str | None:
-        """The key that gets the next slot, while `resumed` interrupted turns run."""
+    def pick(self, resumed: int) -> tuple[str, bool] | None:
+        """The key that gets the next slot, while `resumed` interrupted turns have one; and whether it resumes."""
         if self._suspects and self._unproven is None:
             self._unproven = key = _pop(self._suspects)
-            return key
+            return key, False
         if self._resumes and resumed < self._resumes_at_once:
-            return _pop(self._resumes)
-        return _pop(self._fresh) if self._fresh else None
+            return _pop(self._resumes), True
+        return (_pop(self._fresh), False) if self._fresh else None
 
     def watch(self, key: str) -> None:
         """A suspect begins: no other may until it is cleared."""

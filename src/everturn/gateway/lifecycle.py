@@ -26,7 +26,7 @@ from everturn.gateway.upkeep import Upkeep
 from everturn.ids import Ids
 from everturn.platform.interface import CanPull, Platform
 from everturn.store.interface import Store
-from everturn.store.operations.instances import join, record_drain, record_end
+from everturn.store.operations.instances import held, join, record_drain, record_end
 from everturn.store.operations.telling import tell_key
 
 log = structlog.get_logger()
@@ -107,6 +107,7 @@ class Gateway:
             parts.instance = await parts.store.run(join, token, socket.gethostname(), os.getpid(), parts.clock.now())
         parts.ids = Ids(parts.clock, parts.instance)
         await parts.store.hold(parts.instance)
+        await parts.store.run(held, parts.instance)
 
     def _supervised(self, loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A loop that dies takes the process down, loudly."""

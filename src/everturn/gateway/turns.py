@@ -6,6 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
+
 from everturn import points
 from everturn.agent.interface import Agent
 from everturn.decide.keys import origin_of
@@ -18,13 +20,15 @@ from everturn.model import SessionSource
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off_by_drain
 from everturn.store.operations.turns import Begun, NotYet, Start, begin_next
 
+log = structlog.get_logger()
+
 
 @dataclass(slots=True)
 class Running:
     """A turn of this process."""
 
     begun: Begun
-    task: asyncio.Task[None]
+    task: asyncio.Task[bool]
     resumed: bool
 
 
@@ -37,7 +41,7 @@ class Turns:
         self._runner = Runner(parts, agent, outbox)
         self._lanes = Lanes(parts.settings.running_turns)
         self._running: dict[str, Running] = {}
-        self._claiming: set[str] = set()  # keys with a slot whose turn is not begun yet
+        self._claiming: dict[str, bool] = {}  # keys with a slot whose turn is not begun yet; whether it resumes
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
         self._quiet = asyncio.Event()
@@ -57,22 +61,22 @@ class Turns:
         busy = key in self._running or key in self._claiming or self._lanes.waits(key)
         if busy or not self._open or self._free() <= 0:
             return None
-        self._claiming.add(key)
+        self._take_slot(key, resumes=False)
         return self._parts.start(source.platform, source.chat_type)
 
     def decline(self, key: str) -> None:
         """The offered slot was not used."""
-        self._claiming.discard(key)
-        self._pump()
+        self._give_back(key)
 
     def launch(self, begun: Begun) -> None:
         """Run a turn that is ours."""
-        self._claiming.discard(begun.key)
-        self._quiet.clear()
+        self._claiming.pop(begun.key, None)
         if is_suspect(begun.unclean_ends, self._parts.settings.stuck_after):
             self._lanes.watch(begun.key)
-        task = asyncio.create_task(self._run(begun))
+        task = asyncio.create_task(self._runner.run(begun, self._proved))
         self._running[begun.key] = Running(begun, task, resumed=begun.attempt > 1)
+        # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
+        task.add_done_callback(partial(self._ended, begun.key))
 
     def wake(self, key: str, *, resume: bool = False) -> None:
         """The key has work; while its turn is being run, look again afterwards."""
@@ -141,21 +145,36 @@ class Turns:
     def _pump(self) -> None:
         """Give free slots away."""
         while self._open and self._free() > 0:
-            resumed = sum(each.resumed for each in self._running.values()) if self._lanes.any_resume() else 0
-            key = self._lanes.pick(resumed)
-            if key is None:
+            picked = self._lanes.pick(self._resumed() if self._lanes.any_resume() else 0)
+            if picked is None:
                 return
-            self._claim(key)
+            self._claim(*picked)
 
-    def _claim(self, key: str) -> None:
+    def _resumed(self) -> int:
+        return sum(each.resumed for each in self._running.values()) + sum(self._claiming.values())
+
+    def _take_slot(self, key: str, *, resumes: bool) -> None:
+        self._claiming[key] = resumes
+        self._quiet.clear()
+
+    def _give_back(self, key: str) -> None:
+        """A slot is free again; who asked for the key meanwhile is looked at."""
+        self._claiming.pop(key, None)
+        if key in self._again:
+            self._again.discard(key)
+            self._lanes.add(key, resume=False)
+        self._pump()
+        if not self._running and not self._claiming:
+            self._quiet.set()
+
+    def _claim(self, key: str, resumes: bool) -> None:  # noqa: FBT001  as it was picked
         """Take the key in the database. What follows is a callback: nobody can be cancelled between claim and launch."""
-        self._claiming.add(key)
+        self._take_slot(key, resumes=resumes)
         start = self._parts.start(*origin_of(key), suspects=self._lanes.watches(key))
         claim = self._parts.store.run(begin_next, key, start)
         claim.add_done_callback(partial(self._claimed, key))
 
     def _claimed(self, key: str, claim: asyncio.Future[Begun | NotYet | None]) -> None:
-        self._claiming.discard(key)
         begun = None if claim.cancelled() or claim.exception() else claim.result()
         if isinstance(begun, Begun):
             self._parts.hub.publish(key, begun.events)
@@ -166,28 +185,18 @@ class Turns:
         self._lanes.clear(key)
         if isinstance(begun, NotYet):
             self._lanes.add_suspect(key)
-        if key in self._again:
-            self._again.discard(key)
-            self._lanes.add(key, resume=False)
-        self._pump()
+        self._give_back(key)
 
-    async def _run(self, begun: Begun) -> None:
-        more = False
-        try:
-            more = await self._runner.run(begun, self._proved)
-        finally:
-            self._ended(begun.key, more=more)
-
-    def _ended(self, key: str, *, more: bool) -> None:
+    def _ended(self, key: str, task: asyncio.Task[bool]) -> None:
         del self._running[key]
         self._parts.hub.ended(key)
         self._lanes.clear(key)
-        if more or key in self._again:
-            self._again.discard(key)
-            self._lanes.add(key, resume=False)
-        if not self._running:
-            self._quiet.set()
-        self._pump()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("turn ended unexpectedly", key=key, error=repr(error))
+        elif task.cancelled() or task.result():
+            self._again.add(key)
+        self._give_back(key)
 
     def _proved(self, key: str) -> None:
         self._lanes.clear(key)

@@ -31,6 +31,11 @@ def join(token: str, host: str, pid: int, at: float) -> Op[int]:
     return int(rows[0][0]) if rows else 0
 
 
+def held(number: int) -> Op[None]:
+    """The process is seen as alive by others from now on; before that it owns nothing and nobody judges it."""
+    yield sql("UPDATE instance SET held=1 WHERE number=$1", number)
+
+
 def heartbeat(number: int, at: float) -> Op[None]:
     """Still alive."""
     yield sql("UPDATE instance SET heartbeat_at=$2 WHERE number=$1", number, at)
@@ -39,7 +44,7 @@ def heartbeat(number: int, at: float) -> Op[None]:
 def without_end(but: int) -> Op[list[Life]]:
     """Every other life that has no recorded end: dead, unless its process is held alive."""
     rows = yield sql(
-        "SELECT number, heartbeat_at, drain_kind FROM instance WHERE ended_at IS NULL AND number<>$1 ORDER BY number",
+        "SELECT number, heartbeat_at, drain_kind FROM instance WHERE ended_at IS NULL AND held=1 AND number<>$1 ORDER BY number",
         but,
     )
     return [Life(number=row[0], heartbeat_at=row[1], drain_kind=row[2]) for row in rows]

@@ -147,7 +147,7 @@ def _set_aside(entry: SessionEntry, mark: str | None, reason: str, at: float) ->
     """Suspended: what was running ends with its messages; the mark is kept, so that `/resume` still gives the note."""
     if entry.turn is not None:
         yield from end_open_turn(entry, "suspended", "dead", "suspended", at)
-    yield from release(entry)
+        yield from release(entry)
     if mark is not None:
         yield sql("UPDATE session SET mark=$2 WHERE session_id=$1", entry.session_id, mark)
     yield sql("UPDATE entry SET state='suspended', reason=$2, marked_at=$3 WHERE key=$1", entry.key, reason, at)

@@ -388,8 +388,10 @@ def end_session(session_id: str | None, reason: str, messages: int, at: float) -
 
 def reset_entry(entry: SessionEntry, reason: str, start: Start, first: Waiting) -> Op[tuple[SessionEntry, list[Fact]]]:
     """End what the key points at and point it at a fresh session; the user is told the true reason."""
+    facts: list[Fact] = []
     if entry.turn is not None:
         yield from end_open_turn(entry, "failed", "expired", reason, start.at)
+        facts = [fact("turn", start.at, turn=str(entry.turn), state="failed")] if start.delivery.by_event else []
     yield from end_session(entry.session_id, reason, entry.seq, start.at)
     yield from open_session(start.session_id, entry.key, entry.session_id, first.text, first.accepted_at)
     had_activity = has_activity(entry)
@@ -411,10 +413,10 @@ def reset_entry(entry: SessionEntry, reason: str, start: Start, first: Waiting) 
         turns=0,
     )
     if not notify_user(reason, start.policy, had_activity, first.source.platform):
-        return fresh, []
+        return fresh, facts
     text = words.reset(reason, entry.session_id)
     told = yield from tell(start.notice, entry.key, first.source, text, reason, start.at, start.delivery, start.turn)
-    return fresh, told
+    return fresh, facts + told
 
 
 def point_at(

@@ -2,7 +2,8 @@
 -- faster here than tables clustered by session. Indexes of what is still open are partial, so they stay small for ever.
 CREATE TABLE instance (
   number BIGINT PRIMARY KEY, token TEXT NOT NULL UNIQUE, host TEXT NOT NULL, pid BIGINT NOT NULL,
-  started_at DOUBLE PRECISION NOT NULL, heartbeat_at DOUBLE PRECISION NOT NULL, found_unclean BIGINT NOT NULL DEFAULT 0,
+  started_at DOUBLE PRECISION NOT NULL, heartbeat_at DOUBLE PRECISION NOT NULL, held BIGINT NOT NULL DEFAULT 0,
+  found_unclean BIGINT NOT NULL DEFAULT 0,
   drain_kind TEXT, drain_reason TEXT, drain_at DOUBLE PRECISION, ended_at DOUBLE PRECISION, ended TEXT
 );
 CREATE INDEX instance_open ON instance(number) WHERE ended_at IS NULL;

@@ -2,7 +2,8 @@
 -- faster here than tables clustered by session. Indexes of what is still open are partial, so they stay small for ever.
 CREATE TABLE instance (
   number INTEGER PRIMARY KEY, token TEXT NOT NULL UNIQUE, host TEXT NOT NULL, pid INTEGER NOT NULL,
-  started_at REAL NOT NULL, heartbeat_at REAL NOT NULL, found_unclean INTEGER NOT NULL DEFAULT 0,
+  started_at REAL NOT NULL, heartbeat_at REAL NOT NULL, held INTEGER NOT NULL DEFAULT 0,
+  found_unclean INTEGER NOT NULL DEFAULT 0,
   drain_kind TEXT, drain_reason TEXT, drain_at REAL, ended_at REAL, ended TEXT
 );
 CREATE INDEX instance_open ON instance(number) WHERE ended_at IS NULL;

@@ -1,0 +1,149 @@
+"""Ring two, one end at a time: what a signal, a planned stop, a restart or a kill leaves behind, as outsiders see it."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.crash.gateways import Gateway, command, sessions
+
+WAIT_FOR_MESSAGE = {"EVERTURN_RECOVERY_RESUME": "on_message"}
+SHORT_DRAIN = {"EVERTURN_DRAIN_TIMEOUT_S": "0.3"}
+MARKED = ("state", "reason", "marked_at", "unclean_ends", "session_id")
+
+
+async def busy(gateway: Gateway, chat: str, text: str = "work 3 0.5") -> None:
+    """A chat whose turn is in the middle of its first effect."""
+    lines = len(gateway.ledger())
+    await gateway.says(chat, f"{chat}-long", text)
+    await gateway.event(chat, "turn", state="running")
+    async with asyncio.timeout(20), gateway.stream(chat, 0) as events:
+        async for event in events:
+            if event.kind == "delta" and len(gateway.ledger()) > lines:
+                return
+
+
+async def answered(gateway: Gateway, chat: str, text: str = "hello") -> str:
+    """A chat that was answered and is idle."""
+    await gateway.says(chat, f"{chat}-{text}", text)
+    return await gateway.reply(chat, f"{chat}-{text}")
+
+
+async def test_sigterm_is_a_planned_end_that_lets_turns_finish(tmp_path: Path) -> None:
+    async with Gateway(tmp_path) as gateway:
+        await gateway.ready()
+        await busy(gateway, "one", "work 3 0.2")
+        assert await gateway.stopped() == 0
+        assert "finished=True" in gateway.output
+        await (await gateway.start()).ready()
+        assert await gateway.reply("one", "one-long") == "done: 3 steps"
+        assert len((await gateway.explain("one-long"))["turn"]["attempts"]) == 1
+
+
+async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with Gateway(tmp_path, "--supervise", **SHORT_DRAIN) as gateway:
+        await gateway.ready()
+        await busy(gateway, "one", "work 4 0.5")
+        assert await answered(gateway, "two") is not None
+        assert (await command("restart", home=tmp_path)).code == 0
+        assert (await gateway.reply("one", "one-long")).startswith("done: 4 steps")
+        banner = str((await gateway.event("one", "notice")).data["text"])
+        assert "restarting" in banner
+        assert "try to resume" in banner
+        attempts = (await gateway.explain("one-long"))["turn"]["attempts"]
+        assert [each["note"] for each in attempts] == [None, "resume:restart_timeout"]
+        assert max(Counter(gateway.ledger()).values()) == 1
+        assert [row["role"] for row in await gateway.transcript("two")] == ["user", "assistant"]
+        assert await gateway.stopped() == 0
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("restart", "restart_timeout"), ("stop", "shutdown_timeout")])
+async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
+    tmp_path: Path, kind: str, reason: str
+) -> None:
+    """D0.3: a lane that finished just before the drain is neither marked nor suspended."""
+    async with Gateway(tmp_path, **SHORT_DRAIN, **WAIT_FOR_MESSAGE) as gateway:
+        await gateway.ready()
+        await busy(gateway, "long")
+        await answered(gateway, "finished")
+        assert (await command(kind, home=tmp_path)).code == 0
+        if kind == "restart":
+            await gateway.ready(times=2)
+            assert (await sessions(tmp_path))["long"]["reason"] == reason
+            await gateway.stopped()
+        assert await gateway.ended() == 0
+        found = await sessions(tmp_path)
+        assert (found["long"]["state"], found["long"]["reason"]) == ("resume_pending", reason)
+        assert found["long"]["marked_at"] is not None
+        assert (found["finished"]["state"], found["finished"]["unclean_ends"]) == ("active", 0)
+
+
+async def test_what_a_stop_cut_off_is_finished_by_the_next_life(tmp_path: Path) -> None:
+    async with Gateway(tmp_path, **SHORT_DRAIN) as gateway:
+        await gateway.ready()
+        await busy(gateway, "one", "work 3 0.5")
+        assert (await command("stop", home=tmp_path)).code == 0
+        assert await gateway.ended() == 0
+        assert (await sessions(tmp_path))["one"]["reason"] == "shutdown_timeout"
+        await (await gateway.start()).ready()
+        assert (await gateway.reply("one", "one-long")).startswith("done: 3 steps")
+        session = await gateway.session("one")
+        assert (session["state"], session["reason"], session["unclean_ends"]) == ("active", None, 0)
+        assert max(Counter(gateway.ledger()).values()) == 1
+
+
+async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
+    """D0.3, D0.9, D4.20: after kill -9 an idle session, however recent, is active with its id and its whole history."""
+    async with Gateway(tmp_path) as gateway:
+        await gateway.ready()
+        await answered(gateway, "one")
+        before = await gateway.session("one")
+        for number in range(4):
+            await gateway.killed()
+            await (await gateway.start()).ready()
+            now = await gateway.session("one")
+            assert {name: now[name] for name in MARKED} == {name: before[name] for name in MARKED}
+            assert await answered(gateway, "one", f"word {number}") == (
+                f"I see {2 + 2 * number} earlier messages of this conversation. You said: word {number}"
+            )
+            assert (await gateway.explain(f"one-word {number}"))["turn"]["note"] is None
+        assert (now["state"], now["unclean_ends"], now["auto_reset_reason"]) == ("active", 0, None)
+        assert len(await gateway.transcript("one")) == 10
+        seen = await gateway.events("one", "reply", to="one-word 3")
+        assert {event.kind for event in seen} == {"message", "turn", "reply"}
+
+
+async def test_a_kill_leaves_a_session_that_is_marked_already_as_it_is(tmp_path: Path) -> None:
+    """D4.19: nothing was running there, so neither its mark, nor its time, nor its count changes; nobody is suspended."""
+    async with Gateway(tmp_path, **SHORT_DRAIN, **WAIT_FOR_MESSAGE) as gateway:
+        await gateway.ready()
+        await busy(gateway, "one")
+        await gateway.stopped()
+        before = (await sessions(tmp_path))["one"]
+        for _ in range(3):
+            await (await gateway.start()).ready()
+            await gateway.killed()
+        after = (await sessions(tmp_path))["one"]
+        assert before["state"] == "resume_pending"
+        assert {name: after[name] for name in MARKED} == {name: before[name] for name in MARKED}
+
+
+@pytest.mark.timeout(120)
+async def test_only_the_conversation_that_kills_the_gateway_is_suspended(tmp_path: Path) -> None:
+    """Promise 9: its third unclean end in a row is the last; its user is told how to get it back, the others finish."""
+    others = ["left", "right", "far"]
+    async with Gateway(tmp_path, "--supervise") as gateway:
+        await gateway.ready()
+        await asyncio.gather(*(busy(gateway, chat, "work 8 0.4") for chat in others))
+        await gateway.says("bad", "m1", "crash always")
+        await gateway.ready(times=4)
+        notice = await gateway.event("bad", "notice")
+        assert "/resume" in str(notice.data["text"])
+        replies = await asyncio.gather(*(gateway.reply(chat, f"{chat}-long") for chat in others))
+        assert [reply[:13] for reply in replies] == ["done: 8 steps"] * 3
+        states = {chat: (await gateway.session(chat))["state"] for chat in [*others, "bad"]}
+        assert states == dict.fromkeys(others, "active") | {"bad": "suspended"}
+        assert max(Counter(gateway.ledger()).values()) == 1
+        assert gateway.readies == 4
+        assert await gateway.stopped() == 0

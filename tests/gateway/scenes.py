@@ -1,0 +1,195 @@
+"""What the gateway's tests share: an agent that does what the words say and can be held, deaths, and ways to look."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from everturn.agent.interface import Answer, TurnContext
+from everturn.decide.session import ResetPolicy
+from everturn.gateway.parts import Policies, Settings
+from everturn.model import Effect, Message, SessionEntry, ToolCall
+from everturn.store.open import open_store
+from everturn.store.operations.entries import find_entry
+from everturn.store.operations.reading import explain, transcript
+from everturn.testing import FakePlatform, World, key_of
+
+PATIENCE_S = 20.0
+EAGER = Settings(drain_s=0.0)  # a drain that cuts off at once
+IDLE_HOUR = Policies(default=ResetPolicy("idle", idle_minutes=60))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What the agent was given."""
+
+    words: str
+    number: int
+    note: str
+    turn: str
+    session_id: str
+    earlier: int
+
+
+class Actor:
+    """Plays the words of a message: `nocall`, `tool`, `hold`, `raise`, `empty`, in their order; anything else is just said.
+
+    A held turn waits until its words are released, in whichever life. What was done in an earlier attempt is not repeated.
+    """
+
+    def __init__(self, effect: Effect = Effect.ONCE) -> None:
+        self.attempts: list[Attempt] = []
+        self.effects: list[str] = []
+        self.holding: set[str] = set()
+        self.most_at_once = 0
+        self.overlaps: list[str] = []
+        self._released: set[str] = set()
+        self._effect = effect
+        self._at_work: list[str] = []
+        self._changed = asyncio.Event()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Do what the words say."""
+        self.attempts.append(
+            Attempt(turn.words, turn.attempt, turn.note or "", turn.id, turn.session_id, turn.earlier)
+        )
+        self.overlaps += [turn.key] if turn.key in self._at_work else []
+        self._at_work.append(turn.key)
+        self.most_at_once = max(self.most_at_once, len(self._at_work))
+        try:
+            return await self._play(turn)
+        finally:
+            self._at_work.remove(turn.key)
+            self._notify()
+
+    def release(self, *words: str) -> None:
+        """Let the turns of these words go on; of all words when none are named."""
+        self._released |= set(words) or {"*"}
+        self._notify()
+
+    async def until(self, true: Callable[[], bool]) -> None:
+        """Wait for something to be true of this agent."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                await self._changed.wait()
+
+    async def held(self, *words: str) -> None:
+        """Wait until the turns of these words are held."""
+        await self.until(lambda: set(words) <= self.holding)
+
+    def given(self, words: str) -> list[Attempt]:
+        """The attempts at these words."""
+        return [each for each in self.attempts if each.words == words]
+
+    def notes(self, words: str) -> list[str]:
+        """The notes that came with these words, attempt by attempt."""
+        return [each.note for each in self.given(words)]
+
+    async def _play(self, turn: TurnContext) -> Answer:
+        acts = turn.words.split()
+        if "nocall" not in acts:
+            await turn.calling()
+        if turn.attempt > 1:
+            await turn.settle(self._act)
+        done = sum(row.role == "tool" for row in await turn.own())
+        for place, act in enumerate(acts):
+            if act == "tool" and acts[:place].count("tool") >= done:
+                await turn.step("", [ToolCall(f"call-{place}", "tool", effect=self._effect)], self._act)
+            elif act == "hold":
+                await self._hold(turn.words)
+            elif act == "raise":
+                raise RuntimeError("the model is not there")
+        return Answer("" if "empty" in acts else answer_to(turn.words))
+
+    async def _hold(self, words: str) -> None:
+        self.holding.add(words)
+        self._notify()
+        try:
+            while not self._released & {words, "*"}:
+                await self._changed.wait()
+        finally:
+            self.holding.discard(words)
+
+    async def _act(self, call: ToolCall, key: str) -> str:
+        self.effects.append(key)
+        return f"{call.id} done"
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+
+def answer_to(words: str) -> str:
+    """What the actor answers."""
+    return f"answer: {words}"
+
+
+async def die(world: World) -> None:
+    """An end without a word; returns when the database, too, knows that nobody lives there."""
+    await world.abandon()
+    store = await open_store(world.url)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while await store.alive():
+                pass
+    finally:
+        await store.close()
+
+
+async def restarted(world: World) -> None:
+    """Die, and come back."""
+    await die(world)
+    await world.start()
+
+
+async def entry_of(world: World, platform: FakePlatform, chat: str) -> SessionEntry:
+    """What the chat's key points at."""
+    entry = await world.store.read(find_entry, key_of(platform, chat))
+    assert entry is not None
+    return entry
+
+
+async def session_of(world: World, platform: FakePlatform, chat: str) -> str:
+    """The id of the session the chat's key points at."""
+    session_id = (await entry_of(world, platform, chat)).session_id
+    assert session_id is not None
+    return session_id
+
+
+async def said_in(world: World, session_id: str) -> list[Message]:
+    """A session's transcript."""
+    return await world.store.read(transcript, session_id, 0, 1000)
+
+
+async def life_of(world: World, message_id: str) -> dict[str, Any]:
+    """What became of one message."""
+    lives = await world.store.read(explain, message_id)
+    assert len(lives) == 1
+    return lives[0]
+
+
+async def until_read(read: Callable[[], Any], true: Callable[[Any], bool]) -> Any:
+    """Read again until it is true; returns what was read."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not true(found := await read()):
+            pass
+    return found
+
+
+async def until_ended(world: World, message_id: str, state: str) -> dict[str, Any]:
+    """Wait until a message's row is in this state; returns its life."""
+    found: dict[str, Any] = await until_read(lambda: life_of(world, message_id), lambda life: life["state"] == state)
+    return found
+
+
+async def ask(platform: FakePlatform, chat: str, text: str) -> str:
+    """Say something, wait for its answer; returns the message's id."""
+    message_id = platform.say(chat, text)
+    await platform.until(lambda: answer_to(text) in platform.texts(chat))
+    return message_id
+
+
+async def told(platform: FakePlatform, chat: str, part: str) -> str:
+    """Wait for a message that contains this; returns it."""
+    await platform.until(lambda: any(part in text for text in platform.texts(chat)))
+    return next(text for text in platform.texts(chat) if part in text)

@@ -1,0 +1,196 @@
+"""Taking messages in: commit, then acknowledge; once each; in order; within limits that are told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from everturn.errors import Conflict, Full, TooLong
+from everturn.gateway.parts import Settings
+from everturn.model import Inbound, SessionSource
+from everturn.store.operations.inbox import Outcome
+from everturn.store.operations.reading import explain
+from everturn.testing import FakePlatform, ScriptedAgent, World
+from tests.gateway.scenes import Actor, answer_to, ask, life_of, restarted, session_of, told
+
+
+class Watchful(FakePlatform):
+    """Looks into the database whenever it is acknowledged."""
+
+    world: World
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[int] = []
+
+    async def inbound(self) -> AsyncIterator[Inbound]:
+        """Being asked for the next one acknowledges the last."""
+        async for message in super().inbound():
+            yield message
+            self.found.append(len(await self.world.store.read(explain, message.id)))
+
+
+def inbound(number: str, text: str, chat: str = "one") -> Inbound:
+    source = SessionSource(platform="fake", chat_id=chat, user_id="ann", message_id=number)
+    return Inbound(id=f"{number}@{chat}", source=source, text=text)
+
+
+async def test_a_message_is_acknowledged_only_after_its_commit(store_url: str) -> None:
+    """Promise 1."""
+    platform = Watchful()
+    async with World(store_url, ScriptedAgent(), [platform]) as world:
+        platform.world = world
+        for text in ("one", "two", "three", "four"):
+            platform.say(text, text)
+        await platform.until(lambda: len(platform.screen) == 4)
+    assert platform.found[:3] == [1, 1, 1]
+
+
+async def test_what_a_platform_delivers_twice_is_answered_once(store_url: str) -> None:
+    """Promise 2."""
+    platform = FakePlatform(repeat=2)
+    async with World(store_url, ScriptedAgent(), [platform]) as world:
+        first = platform.say("one", "hello")
+        await ask_again(platform)
+        assert (await life_of(world, first))["state"] == "done"
+    assert platform.texts("one") == ["echo: hello", "echo: last"]
+
+
+async def ask_again(platform: FakePlatform) -> None:
+    platform.say("one", "last")
+    await platform.until(lambda: "echo: last" in platform.texts("one"))
+
+
+async def test_a_message_delivered_again_after_a_restart_is_recognised(store_url: str) -> None:
+    """Promise 2: an index guards it, not a cache."""
+    async with World(store_url, ScriptedAgent(), [FakePlatform()]) as world:
+        accepted = [await world.gateway.intake.accept(inbound("m1", "hello"))]
+        await restarted(world)
+        accepted.append(await world.gateway.intake.accept(inbound("m1", "hello")))
+    assert [each.outcome for each in accepted] == [Outcome.ACCEPTED, Outcome.DUPLICATE]
+
+
+async def test_the_same_id_with_other_words_is_a_conflict(store_url: str) -> None:
+    platform = FakePlatform()
+    async with World(store_url, ScriptedAgent(), [platform]) as world:
+        await world.accept(inbound("m1", "hello"))
+        with pytest.raises(Conflict, match="m1"):
+            await world.accept(inbound("m1", "good bye"))
+        await platform.until(lambda: bool(platform.screen))
+    assert platform.texts("one") == ["echo: hello"]
+
+
+async def test_who_writes_too_much_is_told_and_the_message_is_a_dead_letter(store_url: str) -> None:
+    """Promise 12, on a platform that cannot be refused."""
+    platform = FakePlatform(repeat=2)
+    async with World(store_url, ScriptedAgent(), [platform], settings=Settings(message_chars=10)) as world:
+        long = platform.say("one", "x" * 11)
+        await told(platform, "one", "the limit is 10 characters")
+        await ask_again(platform)
+        assert {name: (await life_of(world, long))[name] for name in ("state", "why")} == {
+            "state": "dead",
+            "why": "too_long",
+        }
+    assert len(platform.texts("one")) == 2
+
+
+async def test_a_request_that_is_too_long_is_refused_and_leaves_nothing(store_url: str) -> None:
+    async with World(store_url, ScriptedAgent(), [FakePlatform()], settings=Settings(message_chars=10)) as world:
+        with pytest.raises(TooLong, match="10 characters"):
+            await world.accept(inbound("m1", "x" * 11))
+        assert await world.store.read(explain, "m1") == []
+
+
+async def test_who_finds_the_queue_full_is_told_trap_17(store_url: str) -> None:
+    """Promise 12: the message is a dead letter, those before it are answered."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=Settings(queue_per_session=2)) as world:
+        platform.say("one", "hold")
+        await agent.held("hold")
+        ids = [platform.say("one", f"message {number}") for number in range(3)]
+        await told(platform, "one", "2 messages are already waiting")
+        agent.release()
+        await platform.until(lambda: answer_to("message 1") in platform.texts("one"))
+        last = await life_of(world, ids[2])
+    assert (last["state"], last["why"]) == ("dead", "queue_full")
+    assert platform.texts("one")[1:] == [answer_to(text) for text in ("hold", "message 0", "message 1")]
+
+
+async def test_a_request_to_a_full_queue_is_refused_with_a_time_to_come_back(store_url: str) -> None:
+    agent = Actor()
+    async with World(store_url, agent, [FakePlatform()], settings=Settings(queue_per_session=1)) as world:
+        await world.accept(inbound("m1", "hold"))
+        await world.accept(inbound("m2", "waits"))
+        with pytest.raises(Full) as refused:
+            await world.accept(inbound("m3", "one too many"))
+        assert (await world.gateway.intake.accept(inbound("m2", "waits"))).outcome is Outcome.DUPLICATE
+        agent.release()
+    assert refused.value.retry_after_s > 0
+
+
+async def test_a_command_is_taken_even_when_the_queue_is_full(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=Settings(queue_per_session=1)):
+        for text in ("hold", "waits", "/stop"):
+            platform.say("one", text)
+        await told(platform, "one", "Stopped")
+        await platform.until(lambda: answer_to("waits") in platform.texts("one"))
+
+
+async def test_a_busy_lane_waits_and_keeps_its_order(store_url: str) -> None:
+    """Promise 3."""
+    platform, agent = FakePlatform(), Actor()
+    texts = ["hold", *(f"message {number}" for number in range(6))]
+    async with World(store_url, agent, [platform]):
+        for text in texts:
+            platform.say("one", text)
+        await agent.held("hold")
+        agent.release()
+        await platform.until(lambda: len(platform.texts("one")) == len(texts))
+    assert platform.texts("one") == [answer_to(text) for text in texts]
+    assert agent.overlaps == []
+
+
+async def test_many_requests_at_once_are_each_answered_once(store_url: str) -> None:
+    """Promise 2, when duplicates and new messages of one lane are on their way at the same moment."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        for number in range(40):
+            new, old = inbound(f"m{number}", f"message {number}"), inbound(f"m{number - 1}", f"message {number - 1}")
+            await asyncio.gather(*(world.accept(each) for each in ([old] * (number > 0) + [new, new])))
+            await platform.until(lambda: answer_to(new.text) in platform.texts("one"))  # noqa: B023  waited for here
+    assert platform.texts("one") == [answer_to(f"message {number}") for number in range(40)]
+    assert agent.overlaps == []
+
+
+async def test_two_people_writing_at_once_share_nothing_trap_12(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]):
+        for user in ("ann", "bob"):
+            platform.say("group", f"I am {user}", user_id=user, chat_type="group", thread_id="")
+        await platform.until(lambda: len(platform.texts("group")) == 2)
+    assert len({each.session_id for each in agent.attempts}) == 2
+    assert [each.earlier for each in agent.attempts] == [0, 0]
+
+
+async def test_messages_of_a_thread_are_answered_there(store_url: str) -> None:
+    platform = FakePlatform()
+    async with World(store_url, ScriptedAgent(), [platform]):
+        for thread in ("t1", "t2"):
+            platform.say("group", thread, chat_type="group", thread_id=thread)
+        await platform.until(lambda: len(platform.screen) == 2)
+    assert sorted(platform.texts("group")) == ["echo: t1", "echo: t2"]
+
+
+async def test_a_message_that_comes_while_the_session_is_made_is_not_lost_trap_5(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        await asyncio.gather(*(world.accept(inbound(f"m{number}", f"{number}")) for number in range(5)))
+        await platform.until(lambda: len(platform.texts("one")) == 5)
+        assert {each.session_id for each in agent.attempts} == {await session_of(world, platform, "one")}
+
+
+async def test_words_that_only_look_like_a_command_are_a_message(store_url: str) -> None:
+    platform = FakePlatform()
+    async with World(store_url, Actor(), [platform]):
+        await ask(platform, "one", "/usr/bin is full")

@@ -1,0 +1,280 @@
+"""Replies on their way out: claimed by one, in order, recorded once; what is uncertain; and the moves of an outbox row."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from everturn.decide.delivery import Doubtful
+from everturn.model import OUTBOX_MOVES, OutboxState, Reply
+from everturn.store.interface import Op
+from everturn.store.operations.outbox import (
+    claim_next,
+    doubt,
+    give_up,
+    keys_with_replies,
+    record_part,
+    record_sent,
+    recover_sending,
+    try_later,
+)
+from everturn.store.operations.telling import Delivery, tell_key
+from everturn.store.operations.turns import finish
+from tests.contracts.store import AT_ONCE, Life, key_of, living, origin
+
+
+@pytest.fixture
+async def life(store_url: str) -> AsyncIterator[Life]:
+    async with living(store_url) as life:
+        yield life
+
+
+async def claimed(life: Life, chat: str = "c") -> Reply:
+    reply = await life.claim(chat)
+    assert isinstance(reply, Reply)
+    return reply
+
+
+# -- claim ------------------------------------------------------------------------------------------------------------
+
+
+async def test_replies_leave_one_at_a_time_in_order(life: Life) -> None:
+    """Promise 3"""
+    for text in ("one", "two", "three"):
+        await life.finish(await life.begun(text), text=f"re {text}")
+    sent = []
+    while True:
+        reply = await claimed(life)
+        assert await replace(life, instance=2).claim() is None
+        sent.append(reply.text)
+        if not await life.store.run(record_sent, reply.id, ("p",), life.now, reply.key):
+            break
+    assert sent == ["re one", "re two", "re three"]
+    assert set(await life.states("outbox")) == {"sent"}
+
+
+async def test_of_twenty_who_claim_one_sends_each_reply(life: Life) -> None:
+    for chat in "abcde":
+        for _ in range(2):
+            await life.talk(chat=chat)
+    lives = [replace(life, instance=number) for number in range(1, 21)]
+    claims = await asyncio.gather(*(each.claim(chat) for each in lives for chat in "abcde"))
+    replies = [claim for claim in claims if isinstance(claim, Reply)]
+    assert len(replies) == len({reply.id for reply in replies}) == 5
+    assert {claim for claim in claims if not isinstance(claim, Reply)} == {None}
+
+
+async def test_one_life_does_not_claim_what_it_is_sending(life: Life) -> None:
+    await life.talk()
+    await claimed(life)
+    life.clock.advance(0.001)
+    assert await life.claim() is None
+
+
+async def test_a_reply_that_is_being_sent_is_not_overtaken(life: Life) -> None:
+    """A command is answered while a turn with a lower number runs; the turn's reply waits until the answer is out."""
+    begun = await life.begun()
+    await life.command("/status")
+    answer = await claimed(life)
+    await life.finish(begun)
+    assert await replace(life, instance=2).claim() is None
+    await life.store.run(record_sent, answer.id, ("p",), life.now, answer.key)
+    assert (await claimed(life)).id == begun.turn
+
+
+async def test_a_reply_that_is_not_due_says_when(life: Life) -> None:
+    await life.talk()
+    reply = await claimed(life)
+    await life.store.run(try_later, reply.id, life.now + 60, "busy")
+    assert await life.unchanged(claim_next, key_of(), 1, life.now) == life.now + 60
+    life.clock.advance(60)
+    assert (await claimed(life)).attempts == 1
+
+
+async def test_a_reply_is_sent_at_once_only_when_nothing_is_before_it(life: Life) -> None:
+    here = replace(life, delivery=AT_ONCE)
+    first = await here.finish(await here.begun())
+    assert isinstance(first.reply, Reply)
+    second = await here.finish(await here.begun("next"))
+    assert second.reply is None
+    assert await life.states("outbox") == ["sending", "owed"]
+    assert await here.store.run(record_sent, first.reply.id, ("p",), life.now, key_of()) is True
+    assert (await claimed(here)).text == "done"
+
+
+async def test_keys_with_replies_are_those_that_owe_one(life: Life) -> None:
+    for chat in "abc":
+        await life.talk(chat=chat)
+    reply = await claimed(life, "a")
+    assert await life.store.read(keys_with_replies) == [key_of("b"), key_of("c")]
+    await life.store.run(try_later, reply.id, life.now, "busy")
+    assert await life.store.read(keys_with_replies) == [key_of("a"), key_of("b"), key_of("c")]
+
+
+# -- run twice --------------------------------------------------------------------------------------------------------
+
+
+async def test_claiming_twice_gives_the_reply_twice_to_who_claimed_it(life: Life) -> None:
+    """Otherwise nobody would send it after a commit whose outcome was unknown."""
+    await life.talk()
+    reply = await life.twice(claim_next, key_of(), life.instance, life.now)
+    assert isinstance(reply, Reply)
+    assert reply.attempts == 0
+    await life.store.run(try_later, reply.id, life.now + 1, "busy")
+    life.clock.advance(2)
+    again = await life.twice(claim_next, key_of(), life.instance, life.now)
+    assert isinstance(again, Reply)
+    assert (again.id, again.attempts) == (reply.id, 1)
+
+
+async def test_a_reply_that_leaves_with_its_finish_is_not_claimed_beside_it(life: Life) -> None:
+    """Even when the clock stands still between the two."""
+    here = replace(life, delivery=AT_ONCE)
+    begun = await here.begun()
+    finished = await here.twice(finish, begun, here.answer(begun), here.delivery, here.instance, None)
+    assert isinstance(finished.reply, Reply)
+    assert await here.claim() is None
+
+
+async def test_every_record_run_twice_is_there_once(life: Life) -> None:
+    for chat in ("sent", "later", "dead", *Doubtful):
+        await life.talk(chat=chat)
+    reply = await claimed(life, "sent")
+    await life.twice(record_part, reply.id, ("1",))
+    assert await life.twice(record_sent, reply.id, ("1", "2"), life.now, reply.key) is False
+    await life.twice(try_later, (await claimed(life, "later")).id, life.now + 5, "busy")
+    await life.twice(give_up, (await claimed(life, "dead")).id, life.now, "refused")
+    for action in Doubtful:
+        await life.twice(doubt, (await claimed(life, action)).id, action, life.now, "lost")
+    await life.twice(tell_key, key_of("sent"), life.ids.next(), origin(), "hello", "why", life.now, life.delivery)
+
+
+# -- what becomes of it -----------------------------------------------------------------------------------------------
+
+
+async def test_parts_that_are_out_stay_out(life: Life) -> None:
+    await life.talk()
+    reply = await claimed(life)
+    await life.store.run(record_part, reply.id, ("ä", 'b"'))
+    await life.store.run(try_later, reply.id, life.now, "busy")
+    assert (await claimed(life)).sent_parts == ("ä", 'b"')
+
+
+async def test_a_reply_nobody_takes_is_a_dead_letter_and_blocks_nobody(life: Life) -> None:
+    await life.talk("one")
+    await life.talk("two")
+    await life.store.run(give_up, (await claimed(life)).id, life.now, "refused")
+    assert await life.look("SELECT state, error, ended_at FROM outbox ORDER BY id LIMIT 1") == [
+        ("dead", "refused", life.now)
+    ]
+    assert isinstance(await life.claim(), Reply)
+
+
+async def test_a_doubtful_reply_follows_its_action(life: Life) -> None:
+    """Promise 6: (state, marked, look) by action."""
+    seen = {}
+    for action in Doubtful:
+        await life.talk(chat=action)
+        reply = await claimed(life, action)
+        await life.store.run(doubt, reply.id, action, life.now, "lost")
+        rows = await life.look("SELECT state, marked, look, error FROM outbox WHERE id=$1", reply.id)
+        seen[action] = rows[0]
+    assert seen == {
+        Doubtful.REPEAT: ("owed", 0, 0, "lost"),
+        Doubtful.LOOK: ("owed", 0, 1, "lost"),
+        Doubtful.MARK: ("owed", 1, 0, "lost"),
+        Doubtful.ASK: ("doubtful", 0, 0, "lost"),
+        Doubtful.DROP: ("dead", 0, 0, "lost"),
+    }
+    assert await life.claim(Doubtful.ASK) is None
+    assert (await claimed(life, Doubtful.MARK)).marked
+    assert (await claimed(life, Doubtful.LOOK)).look
+
+
+async def test_a_mark_stays_through_later_doubts(life: Life) -> None:
+    await life.talk()
+    await life.store.run(doubt, (await claimed(life)).id, Doubtful.MARK, life.now, "lost")
+    await life.store.run(doubt, (await claimed(life)).id, Doubtful.REPEAT, life.now, "lost again")
+    assert (await claimed(life)).marked
+
+
+async def test_what_a_dead_life_was_sending_follows_its_platforms_class(life: Life) -> None:
+    other = replace(life, instance=2)
+    for chat in ("a", "b", "c"):
+        await life.talk(chat=chat)
+    await claimed(life, "a")
+    await claimed(other, "b")
+    assert await life.store.run(recover_sending, 1, {"fake": Doubtful.LOOK}, life.now) == 1
+    assert await life.states("outbox") == ["owed", "sending", "owed"]
+    assert (await claimed(life, "a")).look
+    assert await life.store.run(recover_sending, 2, {}, life.now) == 1  # a platform that is gone: say so if repeated
+    assert (await claimed(life, "b")).marked
+
+
+async def test_two_recoveries_of_one_life_act_once(life: Life) -> None:
+    await life.talk()
+    await claimed(life)
+    actions = {"fake": Doubtful.MARK}
+    await asyncio.gather(*(life.store.run(recover_sending, 1, actions, life.now) for _ in range(2)))
+    assert await life.look("SELECT state, marked, attempts FROM outbox") == [("owed", 1, 1)]
+
+
+async def test_a_reply_says_how_long_it_is_of_use(life: Life) -> None:
+    here = replace(life, delivery=Delivery(by_event=False, send_now=True, valid_s=90))
+    finished = await here.finish(await here.begun())
+    assert finished.reply is not None
+    assert finished.reply.valid_until == life.now + 90
+    await life.store.run(try_later, finished.reply.id, life.now, "busy")
+    assert (await claimed(here)).valid_until == life.now + 90
+
+
+async def test_a_target_that_cannot_be_read_still_has_its_platform(life: Life) -> None:
+    await life.talk("one")
+    await life.talk("two")
+    await life.plant("UPDATE outbox SET source='{' WHERE id=(SELECT min(id) FROM outbox)")
+    reply = await claimed(life)
+    assert (reply.source.platform, reply.source.chat_id) == ("fake", None)
+    await life.store.run(give_up, reply.id, life.now, "refused")
+    assert (await claimed(life)).source == origin()
+
+
+# -- moves ------------------------------------------------------------------------------------------------------------
+
+
+def moves_of(reply: int, key: str, now: float) -> dict[str, Op[object]]:
+    """Every operation that moves a reply, not yet begun."""
+    doubts: dict[str, Op[object]] = {action: doubt(reply, action, now, "lost") for action in Doubtful}
+    return doubts | {
+        "claim_next": claim_next(key, 9, now),
+        "record_part": record_part(reply, ("1",)),
+        "record_sent": record_sent(reply, ("1",), now, key),
+        "try_later": try_later(reply, now, "busy"),
+        "give_up": give_up(reply, now, "refused"),
+        "recover_sending": recover_sending(1, {"fake": Doubtful.ASK}, now),
+    }
+
+
+def chosen(reply: int, key: str, now: float, move: str) -> Op[object]:
+    return (yield from moves_of(reply, key, now)[move])
+
+
+async def test_no_operation_makes_a_move_that_is_not_in_the_table(life: Life) -> None:
+    """Every state against every operation; who makes no move leaves an ended row as it is."""
+    wrong, names = [], list(moves_of(0, "", 0))
+    for before, name in product(OutboxState, names):
+        begun = await life.talk(chat=f"{before} {name}")
+        ended = 1.0 if before in {OutboxState.SENT, OutboxState.DEAD} else None
+        await life.plant("UPDATE outbox SET state=$2, ended_at=$3, instance=1 WHERE id=$1", begun.turn, before, ended)
+        row = await life.look("SELECT * FROM outbox WHERE id=$1", begun.turn)
+        await life.store.run(chosen, begun.turn, begun.key, life.now, name)
+        ((after, ended_at),) = await life.look("SELECT state, ended_at FROM outbox WHERE id=$1", begun.turn)
+        if after != before and OutboxState(after) not in OUTBOX_MOVES[before]:
+            wrong.append(f"{before} -> {after} by {name}")
+        if (ended_at is None) == (after in {"sent", "dead"}):
+            wrong.append(f"{before} -> {after} by {name}, ended at {ended_at}")
+        if after == before != "sending" and await life.look("SELECT * FROM outbox WHERE id=$1", begun.turn) != row:
+            wrong.append(f"{before} was changed by {name}")
+        await life.plant("UPDATE outbox SET state='sent', ended_at=1.0 WHERE id=$1", begun.turn)
+    assert wrong == []

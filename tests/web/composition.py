@@ -1,0 +1,166 @@
+"""A gateway with its web server on a free port, and clients that watch events, for the tests of this folder."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from everturn.agent.interface import Agent, Answer, TurnContext
+from everturn.gateway.parts import Settings
+from everturn.model import Json
+from everturn.platform.api import ApiPlatform
+from everturn.testing import World
+from everturn.web.messages import Accept
+from everturn.web.server import PATIENCE_S, Serving, make_app, serve
+
+TOKEN = "a-token-of-the-tests"
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+WAIT_S = 20.0
+
+
+class Echo:
+    """Says what was said."""
+
+    async def run(self, turn: TurnContext) -> Answer:
+        return Answer(f"echo: {turn.words}")
+
+
+class Held:
+    """Shows what was said, then waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.began = asyncio.Event()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        turn.calling()
+        turn.stream(f"thinking about {turn.words}")
+        self.began.set()
+        await self.go.wait()
+        return Answer(f"echo: {turn.words}")
+
+
+@dataclass
+class Desk:
+    """What the command line asks for, remembered."""
+
+    why_not_ready: str | None = None
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    def status(self) -> Json:
+        return {"state": "running"}
+
+    def request_stop(self, kind: str, reason: str) -> None:
+        self.asked.append((kind, reason))
+
+    def ready(self) -> str | None:
+        return self.why_not_ready
+
+
+@dataclass
+class Web:
+    """The running parts, and a client that has the token."""
+
+    world: World
+    serving: Serving
+    desk: Desk
+    client: httpx.AsyncClient
+
+    async def post(self, chat: str, message_id: str, text: str) -> httpx.Response:
+        return await self.client.post(f"/api/chats/{chat}/messages", json={"id": message_id, "text": text})
+
+    @contextlib.asynccontextmanager
+    async def events(self, chat: str, last: int | None = None, after: int | None = None) -> AsyncIterator["Watcher"]:
+        headers = {} if last is None else {"Last-Event-ID": str(last)}
+        query = {} if after is None else {"after": after}
+        async with self.client.stream("GET", f"/api/chats/{chat}/events", headers=headers, params=query) as response:
+            assert response.status_code == 200
+            yield Watcher(response)
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One server-sent event."""
+
+    id: int | None
+    name: str
+    data: Any
+
+
+class Watcher:
+    """Reads a stream event by event."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self.comments = 0
+        self._lines = response.aiter_lines()
+
+    async def next(self) -> Heard:
+        """The next event; a test that waits too long fails."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                fields = await self._block()
+                if "event" in fields:
+                    number = int(fields["id"]) if "id" in fields else None
+                    return Heard(number, fields["event"], json.loads(fields["data"]))
+
+    async def until(self, name: str) -> list[Heard]:
+        """Everything up to the next event of this name."""
+        heard = [await self.next()]
+        while heard[-1].name != name:
+            heard.append(await self.next())
+        return heard
+
+    async def comment(self) -> None:
+        """Wait for a sign of life."""
+        seen = self.comments
+        async with asyncio.timeout(WAIT_S):
+            while self.comments == seen:
+                await self._block()
+
+    async def over(self) -> bool:
+        """Whether the stream ends, in form, without another event."""
+        async with asyncio.timeout(WAIT_S):
+            return not [line async for line in self._lines if line.startswith("event")]
+
+    async def _block(self) -> dict[str, str]:
+        fields: dict[str, str] = {}
+        async for line in self._lines:
+            if not line:
+                return fields
+            name, _, value = line.partition(": ")
+            self.comments += not name
+            fields[name] = value
+        raise EOFError("the stream ended")
+
+
+@contextlib.asynccontextmanager
+async def running(
+    home: Path,
+    agent: Agent | None = None,
+    settings: Settings = Settings(),  # noqa: B008  frozen
+    *,
+    accept: Accept | None = None,
+    heartbeat_s: float = 15.0,
+    patience_s: float = PATIENCE_S,
+) -> AsyncIterator[Web]:
+    """Everything started; stopped in order afterwards. The same home again continues."""
+    api, desk = ApiPlatform(), Desk()
+    async with World(f"sqlite:///{home / 'everturn.db'}", agent or Echo(), [api], settings=settings) as world:
+        parts = world.gateway.parts
+        app = make_app(
+            accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
+            isolation=parts.settings.isolation, message_chars=settings.message_chars, token=TOKEN, control=desk,
+            heartbeat_s=heartbeat_s,
+        )  # fmt: skip
+        serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s)
+        try:
+            async with httpx.AsyncClient(base_url=serving.url, headers=AUTHORIZED, timeout=WAIT_S) as client:
+                yield Web(world, serving, desk, client)
+        finally:
+            await serving.close()

@@ -1,0 +1,114 @@
+"""The server and its connections: what is not HTTP, what never ends, and how it listens and closes."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from everturn.errors import ConfigError
+from everturn.web.connection import MOST_HEAD
+from everturn.web.server import serve
+from tests.web.composition import TOKEN, WAIT_S, Held, Web, running
+
+HEAD = f"POST /api/chats/alice/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+
+
+@pytest.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Web]:
+    async with running(tmp_path, patience_s=0.2) as started:
+        yield started
+
+
+async def sent(web: Web, data: bytes) -> bytes:
+    """What comes back until the server closes the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", web.serving.port)
+    writer.write(data)
+    try:
+        async with asyncio.timeout(WAIT_S):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("part", [b"", b"\r\n", b"GET / HT", HEAD, HEAD + b"Content-Length: 50\r\n\r\n{"])
+async def test_a_request_that_does_not_come_whole_is_given_up(web: Web, part: bytes) -> None:
+    answer = await sent(web, part)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"did not arrive within 0.2 s" in answer
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"nonsense\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nnot-a-size\r\n",
+        HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        HEAD + b"Content-Length: -5\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+async def test_what_is_not_http_is_refused_in_json(web: Web, data: bytes) -> None:
+    answer = await sent(web, data)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b'{"error":"invalid http request received"}')
+
+
+async def test_an_endless_head_is_refused(web: Web) -> None:
+    answer = await sent(web, b"GET / HTTP/1.1\r\nX: " + b"x" * MOST_HEAD)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+async def test_two_requests_at_once_are_answered_in_order(web: Web) -> None:
+    def post(number: int) -> bytes:
+        body = b'{"id": "m%d", "text": "hello"}' % number
+        return HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+    answer = await sent(web, post(1) + post(1) + b"GET /health HTTP/1.0\r\n\r\n")
+    statuses = [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"202", b"200", b"200"]
+
+
+async def test_a_turn_longer_than_our_patience_does_not_cut_its_watcher_off(tmp_path: Path) -> None:
+    agent = Held()
+    async with running(tmp_path, agent, patience_s=0.05, heartbeat_s=0.3) as web, web.events("alice") as watcher:
+        await web.post("alice", "m1", "hello")
+        for _ in range(5):
+            await watcher.comment()
+        agent.go.set()
+        assert (await watcher.until("reply"))[-1].data["text"] == "echo: hello"
+
+
+async def test_a_taken_port_is_a_clear_error(web: Web) -> None:
+    with pytest.raises(ConfigError, match=f"cannot listen on 127.0.0.1 port {web.serving.port}.*--port"):
+        await serve(web.serving.app, "127.0.0.1", web.serving.port)
+
+
+async def test_its_address_can_be_called(web: Web) -> None:
+    assert web.serving.url == f"http://127.0.0.1:{web.serving.port}"
+    assert not web.serving.ended.done()
+
+
+async def test_signals_are_left_to_the_gateway(web: Web) -> None:
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+async def test_after_closing_nothing_listens(web: Web) -> None:
+    await web.serving.close()
+    with socket.socket() as caller:
+        assert caller.connect_ex(("127.0.0.1", web.serving.port)) != 0
+
+
+async def test_a_client_that_never_reads_does_not_hold_up_the_end(web: Web) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", web.serving.port)
+    writer.write(f"GET /api/chats/alice/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+    async with asyncio.timeout(WAIT_S):
+        await reader.readuntil(b"retry: 1000\n\n")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for number in range(30):
+            await web.post("alice", f"m{number}", "x" * 90_000)
+        await web.serving.close()
+    writer.close()

@@ -1,0 +1,108 @@
+"""Health and control over HTTP."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.web.composition import Web, running
+
+
+@pytest.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Web]:
+    async with running(tmp_path) as started:
+        yield started
+
+
+async def said(web: Web, chat: str, message_id: str) -> None:
+    async with web.events(chat) as watcher:
+        await web.post(chat, message_id, "hello")
+        await watcher.until("reply")
+
+
+async def test_health_and_readiness_need_no_token(web: Web) -> None:
+    async with httpx.AsyncClient(base_url=web.serving.url) as client:
+        health, ready = await client.get("/health"), await client.get("/ready")
+    assert (health.status_code, health.json()) == (200, {"alive": True})
+    assert (ready.status_code, ready.json()) == (200, {"ready": True})
+
+
+async def test_a_gateway_that_cannot_answer_says_why(web: Web) -> None:
+    web.desk.why_not_ready = "it is stopping"
+    answer = await web.client.get("/ready")
+    assert (answer.status_code, answer.json()) == (503, {"ready": False, "reason": "it is stopping"})
+    assert (await web.client.get("/health")).status_code == 200
+
+
+async def test_status_tells_what_runs_and_what_is_open(web: Web) -> None:
+    assert (await web.client.get("/control/status")).json() == {
+        "state": "running", "open": {"inbox": {}, "turns": {}, "outbox": {}},
+    }  # fmt: skip
+
+
+async def test_sessions_are_listed_page_by_page(web: Web) -> None:
+    for chat in ("a", "b", "c"):
+        await said(web, chat, "m1")
+    first = (await web.client.get("/control/sessions", params={"limit": 2})).json()
+    rest = (await web.client.get("/control/sessions", params={"limit": 2, "after": first["next"]})).json()
+    keys = [session["key"] for session in first["sessions"] + rest["sessions"]]
+    assert keys == [f"agent:main:api:dm:{chat}" for chat in "abc"]
+    assert (first["sessions"][0]["state"], rest["next"]) == ("active", None)
+
+
+@pytest.mark.parametrize("message_id", ["m1", "a@b", "50%", "a/b", "a b?", "ü"])
+async def test_a_message_is_explained_by_the_id_its_sender_gave(web: Web, message_id: str) -> None:
+    await said(web, "alice", message_id)
+    await said(web, "bob", message_id)
+    url = httpx.URL(web.serving.url).copy_with(raw_path=b"/control/explain/" + quoted(message_id))
+    lives = (await web.client.get(url)).json()["messages"]
+    assert [life["key"] for life in lives] == ["agent:main:api:dm:alice", "agent:main:api:dm:bob"]
+    assert {life["state"] for life in lives} == {"done"}
+
+
+def quoted(text: str) -> bytes:
+    return "".join(f"%{byte:02X}" for byte in text.encode()).encode()
+
+
+async def test_an_unknown_message_has_no_life(web: Web) -> None:
+    assert (await web.client.get("/control/explain/nobody")).json() == {"messages": []}
+
+
+async def test_a_stop_is_asked_for_with_its_reason(web: Web) -> None:
+    answer = await web.client.post("/control/stop", json={"kind": "restart", "reason": "new version"})
+    assert answer.status_code == 202
+    assert web.desk.asked == [("restart", "new version")]
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"kind": "explode"}', b'{"kind": "stop", "now": true}', b"\xff"])
+async def test_a_bad_stop_is_refused_and_stops_nothing(web: Web, body: bytes) -> None:
+    answer = await web.client.post("/control/stop", content=body)
+    assert answer.status_code == 400
+    assert "the body must be JSON like" in answer.json()["error"]
+    assert web.desk.asked == []
+
+
+async def test_a_huge_stop_is_refused(web: Web) -> None:
+    assert (await web.client.post("/control/stop", content=b" " * 100_000)).status_code == 413
+
+
+async def test_other_paths_and_methods_are_refused_in_words(web: Web) -> None:
+    nowhere, wrong = await web.client.get("/control/nothing"), await web.client.get("/control/stop")
+    assert (nowhere.status_code, nowhere.json()) == (404, {"error": "there is nothing at /control/nothing"})
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+    assert "GET is not possible" in wrong.json()["error"]
+
+
+async def test_a_store_that_does_not_answer_is_told_everywhere(web: Web) -> None:
+    await web.world.abandon()
+    answers = [await web.client.get(f"/api/chats/alice/{what}") for what in ("events", "transcript")]
+    answers += [await web.client.get("/control/sessions"), await web.post("alice", "m1", "hello")]
+    for answer in answers:
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+        assert "the store is closed" in answer.json()["error"]
+    assert (await web.client.get("/control/status")).json() == {"state": "running", "open": None}
+
+
+async def test_a_wrong_page_of_sessions_is_refused(web: Web) -> None:
+    assert (await web.client.get("/control/sessions", params={"limit": "many"})).status_code == 400
