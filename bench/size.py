@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 
-from bench.homes import chat_name, database, home_with
+from bench.homes import chat_name, database, home_with, warm
 from bench.report import Line, at_most, say, shown
 from bench.rounds import Sample, cpu_us, in_turn, median_ratio, rate
 from bench.running import Running
@@ -28,6 +28,8 @@ BLOCK_S = 1.0
 async def measure() -> list[Line]:
     """Small and large in turn."""
     homes = {SMALL: await home_with(SMALL, fresh=True), LARGE: await home_with(LARGE)}
+    for home in homes.values():
+        await asyncio.to_thread(warm, home)
     running = {size: await Running.open(f"sqlite:///{database(home)}", api=True) for size, home in homes.items()}
     try:
         return [

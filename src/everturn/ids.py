@@ -19,12 +19,12 @@ _NODE_BITS = 10
 
 
 class Ids:
-    """Hands out ids and session ids for one instance; they grow even if the clock goes back."""
+    """Hands out ids and session ids for one instance; they grow even if the clock goes back, and beyond `after`."""
 
-    def __init__(self, clock: Clock, node: int) -> None:
+    def __init__(self, clock: Clock, node: int, after: int = 0) -> None:
         self._clock = clock
         self._node = (node % (1 << _NODE_BITS)) << _COUNTER_BITS
-        self._tick = 0
+        self._tick = ((after >> (_COUNTER_BITS + _NODE_BITS)) + 1) << _COUNTER_BITS if after else 0
         self._second, self._stamp = -1, ""
 
     def next(self) -> int:

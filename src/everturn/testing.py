@@ -109,7 +109,7 @@ class FakePlatform:
         self._by_key: dict[str, str] = {}
         self.calls = 0
         self._said: list[Inbound] = []
-        self._acknowledged = 0
+        self.acknowledged = 0  # how many of the messages people wrote we were told are taken
         self._faults = iter(faults)
         self._file = file
         self._repeat = repeat
@@ -139,14 +139,15 @@ class FakePlatform:
 
     async def inbound(self) -> AsyncIterator[Inbound]:
         """What was said, from the first that was not acknowledged; each may be delivered more than once."""
-        place = self._acknowledged
+        place = self.acknowledged
         while True:
             while place < len(self._said):
                 for _ in range(self._repeat):
                     yield self._said[place]
                 place += 1
-                self._acknowledged = place
+                self.acknowledged = place
                 self._keep("acknowledged", place=place)
+                self._notify()
             changed = self._changed
             await changed.wait()
 
@@ -208,7 +209,7 @@ class FakePlatform:
                 case "said":
                     self.say(data["chat"], data["text"], data["id"], **data["about"])
                 case "acknowledged":
-                    self._acknowledged = data["place"]
+                    self.acknowledged = data["place"]
                 case _:
                     self.screen.append(Shown(data["chat"], data["text"], data["key"], data["id"]))
                     self._by_key[data["key"]] = data["id"]

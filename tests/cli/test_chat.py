@@ -149,3 +149,12 @@ def test_a_person_leaves_with_quit_or_is_interrupted(tmp_path: Path) -> None:
         with Typist(tmp_path) as person:
             person.shows("> ")
             assert person.interrupts() == 130
+
+
+def test_a_person_who_is_not_let_in_is_told_and_not_kept_waiting(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway:
+        gateway.ready()
+        (tmp_path / "api_token").write_text("another\n")
+        with Typist(tmp_path) as person:
+            person.shows("the gateway answered 401")
+            assert person.ends() == 1

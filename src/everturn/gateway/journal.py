@@ -105,6 +105,7 @@ class JournaledTurn:
         response = Message(
             role="assistant", content=content, seq=self.next_seq(), calls=tuple(calls), at=self._parts.clock.now()
         )
+        self.called = True
         first = calls[0] if calls else None
         await self._store.run(step, self._begun, response, first, self.acknowledge(), prove_it=self._suspect)
         points.reached("step.committed")

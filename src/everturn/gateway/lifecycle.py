@@ -26,8 +26,9 @@ from everturn.gateway.upkeep import Upkeep
 from everturn.ids import Ids
 from everturn.platform.interface import CanPull, Platform
 from everturn.store.interface import Store
-from everturn.store.operations.instances import held, join, record_drain, record_end
+from everturn.store.operations.instances import held, join, newest_id, record_drain
 from everturn.store.operations.telling import tell_key
+from everturn.store.operations.turns import Begun
 
 log = structlog.get_logger()
 FLUSH_S = 5.0
@@ -98,14 +99,14 @@ class Gateway:
         await self.turns.stop()
         await self.outbox.stop()
         if stop is not None:
-            await self.parts.store.run(record_end, self.parts.instance, stop.kind, self.parts.clock.now())
+            await self.recovery.close_life(stop.kind)
             points.reached("drain.ended")
 
     async def _join(self) -> None:
         parts, token = self.parts, uuid.uuid4().hex
         while parts.instance == 0:  # another start may have taken the number at the same moment
             parts.instance = await parts.store.run(join, token, socket.gethostname(), os.getpid(), parts.clock.now())
-        parts.ids = Ids(parts.clock, parts.instance)
+        parts.ids = Ids(parts.clock, parts.instance, await parts.store.read(newest_id))
         await parts.store.hold(parts.instance)
         await parts.store.run(held, parts.instance)
 
@@ -121,10 +122,10 @@ class Gateway:
             self.failed.set_exception(error)
 
     async def _tell_running(self, *, restarting: bool) -> None:
-        """The banner, once per conversation with a running turn; a failure to tell never delays the stop."""
+        """The banner, once per chat with a running turn; a failure to tell never delays the stop."""
         parts, text = self.parts, words.banner(restarting)
         reason = "restarting" if restarting else "shutting_down"
-        for each in self.turns.running():
+        for each in {_place(each): each for each in self.turns.running()}.values():
             delivery = parts.delivery(each.source.platform)
             events = await parts.store.run(
                 tell_key, each.key, parts.ids.next(), each.source, text, reason, parts.clock.now(), delivery
@@ -146,3 +147,11 @@ class Gateway:
         for task in (working, timer):
             task.cancel()
         return done
+
+
+def _place(begun: Begun) -> tuple[str | None, ...]:
+    """Where a turn's answer is read: several conversations may be held in one chat."""
+    source = begun.source
+    if source.chat_id is None:
+        return (begun.key,)
+    return source.platform, source.account, source.chat_id, source.thread_id

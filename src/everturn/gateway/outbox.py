@@ -28,7 +28,7 @@ class Outbox:
         self._again: set[str] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._sending = 0
+        self._busy = 0  # lanes that claim or send; one that waits until its reply is due does not count
 
     def send(self, reply: Reply) -> None:
         """Send a reply that is already ours."""
@@ -42,7 +42,7 @@ class Outbox:
             self._open_lane(key, None)
 
     async def quiet(self) -> None:
-        """Wait until nothing is being sent."""
+        """Wait until nothing is due or being sent."""
         await self._quiet.wait()
 
     async def stop(self) -> None:
@@ -54,8 +54,14 @@ class Outbox:
 
     def _open_lane(self, key: str, reply: Reply | None) -> None:
         waiting = self._lanes.get(key)
+        self._count(1)
         task = asyncio.create_task(self._run_lane(key, reply, waiting), name=f"outbox {key}")
+        task.add_done_callback(lambda _: self._count(-1))
         self._lanes[key] = task
+
+    def _count(self, change: int) -> None:
+        self._busy += change
+        self._quiet.clear() if self._busy else self._quiet.set()
 
     async def _run_lane(self, key: str, reply: Reply | None, before: asyncio.Task[None] | None) -> None:
         """Send until the key owes nothing. A lane that is ending is waited for, so that order holds."""
@@ -81,21 +87,19 @@ class Outbox:
             found = await self._parts.store.run(claim_next, key, self._parts.instance, self._parts.clock.now())
             if not isinstance(found, float):
                 return found
-            await self._parts.clock.sleep(max(0.0, found - self._parts.clock.now()))
+            self._count(-1)
+            try:
+                await self._parts.clock.sleep(max(0.0, found - self._parts.clock.now()))
+            finally:
+                self._count(1)
 
     async def _deliver(self, reply: Reply) -> bool:
         """Send every part that is not out yet; True when the lane should look for more."""
-        self._sending += 1
-        self._quiet.clear()
         try:
             return await self._send_parts(reply)
         except PlatformError as error:
             await self._failed(reply, error)
             return True
-        finally:
-            self._sending -= 1
-            if self._sending == 0:
-                self._quiet.set()
 
     async def _send_parts(self, reply: Reply) -> bool:
         platform = self._parts.sender(reply.source.platform)

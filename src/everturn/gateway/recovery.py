@@ -89,7 +89,12 @@ class Recovery:
         silent = self._parts.clock.now() - HELD_FOR_DEAD_S
         return [life for life in others if life.number not in alive or life.heartbeat_at < silent]
 
-    async def _recover(self, life: Life) -> list[Recovered]:
+    async def close_life(self, kind: str) -> None:
+        """Our own planned end: what could not be finished or sent in time is put right, then how we ended is written."""
+        life = Life(number=self._parts.instance, heartbeat_at=self._parts.clock.now(), drain_kind=kind)
+        await self._recover(life, ended=kind)
+
+    async def _recover(self, life: Life, ended: str = "unclean") -> list[Recovered]:
         """One dead instance: judge its turns together, put each right, then its replies, then close its life."""
         store, now = self._parts.store, self._parts.clock.now()
         cause = Interruption(
@@ -103,7 +108,7 @@ class Recovery:
         recovered = await asyncio.gather(*(self._cut_off(*each, cause) for each in verdicts))
         await store.run(recover_sending, life.number, self._parts.doubts(), now)
         points.reached("recovery.outbox")
-        await store.run(record_end, life.number, "unclean", now)
+        await store.run(record_end, life.number, ended, now)
         return [each for each in recovered if each is not None]
 
     async def _cut_off(self, turn: int, key: str, verdict: Verdict, cause: Interruption) -> Recovered | None:

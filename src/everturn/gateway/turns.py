@@ -44,6 +44,7 @@ class Turns:
         self._claiming: dict[str, bool] = {}  # keys with a slot whose turn is not begun yet; whether it resumes
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
+        self._stopping = False
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -77,6 +78,8 @@ class Turns:
         self._running[begun.key] = Running(begun, task, resumed=begun.attempt > 1)
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._ended, begun.key))
+        if self._stopping:
+            task.cancel()
 
     def wake(self, key: str, *, resume: bool = False) -> None:
         """The key has work; while its turn is being run, look again afterwards."""
@@ -133,11 +136,11 @@ class Turns:
         return marked
 
     async def stop(self) -> None:
-        """End every task of ours."""
-        tasks = [each.task for each in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """End every task of ours; a claim that is on its way lands first."""
+        self._open, self._stopping = False, True
+        for each in self._running.values():
+            each.task.cancel()
+        await self._quiet.wait()
 
     def _free(self) -> int:
         return self._parts.settings.running_turns - len(self._running) - len(self._claiming)

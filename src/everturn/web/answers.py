@@ -1,34 +1,55 @@
-"""Answers as raw ASGI messages: JSON bodies, and errors that say what is wrong and what to do."""
+"""Answers: JSON bodies, and errors that say what is wrong and what to do. As ASGI messages, or as the bytes of HTTP/1.1."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import msgspec
 from starlette.types import Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 Header = tuple[bytes, bytes]
 encode = msgspec.json.Encoder().encode
-_JSON: Header = (b"content-type", b"application/json")
 RETRY_AFTER_S = 5.0
+_JSON: Header = (b"content-type", b"application/json")
+_LENGTH = b"content-type: application/json\r\ncontent-length: %d\r\n%b\r\n%b"
 
 
 class BadRequest(ValueError):
     """The request is wrong; the text tells its sender what to change."""
 
 
-async def answer(send: Send, status: int, body: bytes, *extra: Header) -> None:
-    """Send a complete JSON answer."""
-    headers = [_JSON, (b"content-length", str(len(body)).encode()), *extra]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+class Reply(NamedTuple):
+    """A complete answer."""
+
+    status: int
+    body: bytes
+    headers: tuple[Header, ...] = ()
+
+    def wire(self, *more: Header) -> bytes:
+        """The answer as it goes over the wire."""
+        lines = b"".join([b"%b: %b\r\n" % header for header in (*more, *self.headers)])
+        return STATUS_LINE[self.status] + _LENGTH % (len(self.body), lines, self.body)
 
 
-async def refuse(send: Send, status: int, why: str, *extra: Header) -> None:
-    """Say no, and why."""
-    await answer(send, status, encode({"error": why}), *extra)
+def refusal(status: int, why: str, *headers: Header) -> Reply:
+    """No, and why."""
+    return Reply(status, encode({"error": why}), headers)
+
+
+def not_now(why: str) -> Reply:
+    """Not at the moment: try again a little later."""
+    return refusal(503, why, retry_after(RETRY_AFTER_S))
 
 
 def retry_after(seconds: float) -> Header:
     """When to try again, in whole seconds, never at once."""
     return b"retry-after", str(max(1, math.ceil(seconds))).encode()
+
+
+async def answer(send: Send, reply: Reply) -> None:
+    """Send a complete answer."""
+    headers = [_JSON, (b"content-length", str(len(reply.body)).encode()), *reply.headers]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})

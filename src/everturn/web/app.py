@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn.decide.keys import Isolation, session_key
 from everturn.errors import StoreError
-from everturn.web.answers import RETRY_AFTER_S, BadRequest, refuse, retry_after
+from everturn.web.answers import BadRequest, Header, Reply, answer, not_now, refusal
 from everturn.web.control import OPEN_PATHS
 from everturn.web.events import EventStreams
 from everturn.web.messages import Chats, Messages
@@ -20,6 +20,7 @@ from everturn.web.transcripts import Transcripts
 
 log = structlog.get_logger()
 CHATS = b"/api/chats/"
+MESSAGES = b"/messages"
 METHODS = {b"messages": "POST", b"events": "GET", b"transcript": "GET"}
 WHO_ARE_YOU = "send the header `Authorization: Bearer TOKEN` with the token in the file api_token of the gateway's home"
 
@@ -53,27 +54,53 @@ class WebApp:
         try:
             await self._answer(scope, receive, send)
         except BadRequest as error:
-            await refuse(send, 400, str(error))
+            await answer(send, refusal(400, str(error)))
         except StoreError as error:
-            await refuse(send, 503, f"the database cannot be read now: {error}", retry_after(RETRY_AFTER_S))
-        except asyncio.CancelledError:
-            if not self._closing:
-                raise
-            await refuse(send, 503, "the gateway is stopping; try again", retry_after(RETRY_AFTER_S))
-        except Exception:
-            log.exception("request failed", method=scope["method"], path=scope["path"])
+            await answer(send, not_now(f"the database cannot be read now: {error}"))
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001  reported
+            reply = self._mishap(error, scope["method"], scope["path"])
             with contextlib.suppress(RuntimeError):  # the answer had begun: it is cut off instead
-                await refuse(send, 500, "something went wrong here; the gateway's log says what")
+                await answer(send, reply)
+
+    def shortcut(self, url: bytes, headers: list[Header]) -> bytes | None:
+        """The chat, still encoded, if this is the head of an ordinary posted message of somebody who may post."""
+        if not (url.startswith(CHATS) and url.endswith(MESSAGES)):
+            return None
+        raw, given, announced = url[len(CHATS) : -len(MESSAGES)], None, None
+        for name, value in headers:
+            if name == b"authorization":
+                given = value
+            elif name == b"content-length":
+                announced = int(value)
+        if announced is None or announced > self._messages.most or b"/" in raw or b"?" in raw:
+            return None
+        return raw if self._allowed(given) else None
+
+    async def post(self, raw: bytes, body: bytes) -> Reply:
+        """The answer to a posted message, whatever happens."""
+        try:
+            return await self._messages.take(raw, body)
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001  reported
+            return self._mishap(error, "POST", "messages")
 
     def close(self) -> None:
         """End event streams; what else is under way may finish."""
         self._closing = True
         self._events.close()
 
+    def _mishap(self, error: BaseException, method: str, path: str) -> Reply:
+        """What to say when a request cannot end well."""
+        if not isinstance(error, asyncio.CancelledError):
+            log.error("request failed", method=method, path=path, exc_info=error)
+            return refusal(500, "something went wrong here; the gateway's log says what")
+        if not self._closing:
+            raise error
+        return not_now("the gateway is stopping; try again")
+
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: bytes = scope["raw_path"]
         if path not in OPEN_PATHS and not self._allowed(header_of(scope, b"authorization")):
-            await refuse(send, 401, WHO_ARE_YOU, (b"www-authenticate", b'Bearer realm="everturn"'))
+            await answer(send, refusal(401, WHO_ARE_YOU, (b"www-authenticate", b'Bearer realm="everturn"')))
         elif path.startswith(CHATS):
             await self._in_chat(path, scope, receive, send)
         else:
@@ -91,11 +118,12 @@ class WebApp:
         raw, _, what = path[len(CHATS) :].partition(b"/")
         method = METHODS.get(what)
         if method is None:
-            await refuse(send, 404, "there is nothing here; a chat has /messages, /events and /transcript")
+            await answer(send, refusal(404, "there is nothing here; a chat has /messages, /events and /transcript"))
         elif scope["method"] != method:
-            await refuse(send, 405, f"use {method} here, not {scope['method']}", (b"allow", method.encode()))
+            why = f"use {method} here, not {scope['method']}"
+            await answer(send, refusal(405, why, (b"allow", method.encode())))
         elif what == b"messages":
-            await self._messages(self._chat(raw), scope, receive, send)
+            await self._messages(raw, scope, receive, send)
         elif what == b"events":
             await self._events(self._key(raw), place_of(scope), receive, send)
         else:

@@ -6,18 +6,37 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from socket import socket
+from typing import cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from everturn.web.answers import encode
+from everturn import points
+from everturn.web.answers import Header, refusal
+from everturn.web.app import WebApp
 
 MOST_HEAD = 65_536
 STALLED_S = 60.0
+CLOSE: Header = (b"connection", b"close")
+
+
+class Quick(RequestResponseCycle):
+    """An ordinary posted message: it is answered in one go, without the messages of ASGI."""
+
+    message_event = asyncio.Event()  # nobody waits for it
+
+    def __init__(self, chat: bytes) -> None:
+        self.chat = chat
+        self.body = bytearray()
+        self.more_body = self.keep_alive = True
+        self.disconnected = self.response_started = self.response_complete = False
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's connection, with the limits it lacks."""
+    """uvicorn's connection, with the limits it lacks and a short way for posted messages.
+
+    What is not ordinary (a chunked body, no token, too large, pipelined behind another) goes the usual way through ASGI.
+    """
 
     awaited_since: float | None = None  # a request is awaited or has come in part
     stalled_since: float | None = None  # the client does not read what it was sent
@@ -47,12 +66,29 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is whole."""
         self.in_head = False
-        super().on_headers_complete()
+        chat = self._shortcut()
+        if chat is None:
+            super().on_headers_complete()
+        else:
+            self.cycle = Quick(chat)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body; that of an ordinary message is as small as was announced."""
+        if isinstance(self.cycle, Quick):
+            self.cycle.body += body
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request is whole; from now on the client waits for us."""
         self.awaited_since = None
-        super().on_message_complete()
+        if isinstance(self.cycle, Quick):
+            self.cycle.more_body = False
+            task = self.loop.create_task(self._answer(self.app, self.cycle))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+        else:
+            super().on_message_complete()
 
     def pause_writing(self) -> None:
         """The client is slow."""
@@ -75,16 +111,39 @@ class Connection(HttpToolsProtocol):
         elif self.awaited_since is not None and now - self.awaited_since > patience_s:
             self._give_up(408, f"the request did not arrive within {patience_s:g} s")
 
+    def _shortcut(self) -> bytes | None:
+        """The chat, if this head can be answered the short way."""
+        parser, before = self.parser, cast("RequestResponseCycle | None", self.cycle)
+        if not isinstance(self.app, WebApp) or not (before is None or before.response_complete):
+            return None
+        if self.expect_100_continue or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
+            return None
+        crowded = self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency
+        if crowded or not parser.should_keep_alive() or parser.should_upgrade():
+            return None
+        return self.app.shortcut(self.url, self.headers)
+
+    async def _answer(self, app: WebApp, cycle: Quick) -> None:
+        reply = await app.post(cycle.chat, bytes(cycle.body))
+        cycle.response_started = cycle.response_complete = True
+        if cycle.disconnected:
+            return
+        closing = () if cycle.keep_alive else (CLOSE,)
+        self.transport.write(reply.wire(*self.server_state.default_headers, *closing))
+        if reply.status < 300:
+            points.reached("inbox.acknowledged")
+        if closing:
+            self.transport.close()
+        self.on_response_complete()
+
     def _give_up(self, status: int, why: str) -> None:
         """Answer if nothing was answered yet, then close."""
         self.awaited_since = None
         if self.transport.is_closing():
             return
-        cycle: RequestResponseCycle | None = self.cycle
+        cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started):
-            body = encode({"error": why})
-            head = f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-            self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+            self.transport.write(refusal(status, why).wire(CLOSE))
         self.transport.close()
 
 

@@ -14,7 +14,7 @@ from everturn.errors import StoreError, StoreUnavailable
 from everturn.model import Event
 from everturn.store.interface import Store
 from everturn.store.operations.telling import event_range, events_after
-from everturn.web.answers import RETRY_AFTER_S, encode, refuse, retry_after
+from everturn.web.answers import answer, encode, not_now
 
 T = TypeVar("T")
 PAGE = 50
@@ -72,7 +72,7 @@ class EventStreams:
     async def __call__(self, key: str, after: int | None, receive: Receive, send: Send) -> None:
         """Stream until the client goes, the store fails or `close` ends it."""
         if len(self._open) >= MOST_STREAMS:
-            await refuse(send, 503, f"{MOST_STREAMS} event streams are open; close one", retry_after(RETRY_AFTER_S))
+            await answer(send, not_now(f"{MOST_STREAMS} event streams are open; close one"))
             return
         feed = _Feed(self._hub, self._store, key, send, self._heartbeat_s)
         feeding = asyncio.ensure_future(feed.run(after))
@@ -212,6 +212,4 @@ async def _conclude(feed: _Feed, feeding: asyncio.Future[None], send: Send) -> N
     if feed.started:
         await send({"type": "http.response.body", "body": b""})
     else:
-        await refuse(
-            send, 503, f"events cannot be read: {error or 'the gateway is stopping'}", retry_after(RETRY_AFTER_S)
-        )
+        await answer(send, not_now(f"events cannot be read: {error or 'the gateway is stopping'}"))

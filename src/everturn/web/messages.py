@@ -1,17 +1,19 @@
-"""Posting a message: acknowledged after its commit and not before. This is the hot path, so it speaks raw ASGI."""
+"""Posting a message: acknowledged after its commit and not before."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+import msgspec
 from starlette.types import Receive, Scope, Send
 
 from everturn import points
-from everturn.errors import Conflict, Full, StoreUnavailable, TooLong
+from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong
 from everturn.model import Inbound, SessionSource
 from everturn.store.operations.inbox import Accepted, Outcome
-from everturn.web.answers import RETRY_AFTER_S, BadRequest, Header, answer, encode, refuse, retry_after
+from everturn.web.answers import Reply, answer, encode, not_now, refusal, retry_after
+from everturn.web.queries import header_of
 
 Accept = Callable[[Inbound], Awaitable[Accepted]]
 # A character of a JSON string is at most two escapes of six bytes.
@@ -39,8 +41,11 @@ class Chats(Protocol):
         ...
 
 
-class TooLarge(Exception):
-    """A body is larger than the longest message can be."""
+class Receipt(msgspec.Struct, frozen=True):
+    """What the sender of a stored message is told."""
+
+    key: str
+    duplicate: bool
 
 
 class Messages:
@@ -49,58 +54,54 @@ class Messages:
     def __init__(self, accept: Accept, chats: Chats, message_chars: int) -> None:
         self._accept = accept
         self._chats = chats
-        self._most = message_chars * BYTES_PER_CHAR + ROOM_FOR_THE_REST
+        self.most = message_chars * BYTES_PER_CHAR + ROOM_FOR_THE_REST
 
-    async def __call__(self, chat: str, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, raw: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the message, have it stored, say so."""
-        try:
-            body = await self._body(scope, receive)
-            if body is None:
-                return
-            accepted = await self._accept(self._read(chat, body))
-        except (BadRequest, TooLarge, Conflict, Full, TooLong, StoreUnavailable) as error:
-            await refuse(send, *_refusal(error))
+        body = await self._body(scope, receive)
+        if body is None:
             return
-        new = accepted.outcome is Outcome.ACCEPTED
-        await answer(send, 202 if new else 200, encode({"key": accepted.key, "duplicate": not new}))
-        points.reached("inbox.acknowledged")
+        too_large = f"the body is larger than {self.most} bytes, which the longest message does not need"
+        reply = await self.take(raw, body) if len(body) <= self.most else refusal(413, too_large)
+        await answer(send, reply)
+        if reply.status < 300:
+            points.reached("inbox.acknowledged")
 
-    def _read(self, chat: str, body: bytes) -> Inbound:
+    async def take(self, raw: bytes, body: bytes) -> Reply:
+        """Have a posted message stored; the answer to its sender."""
         try:
-            return self._chats.read(chat, body)
+            inbound = self._chats.read(self._chats.chat(raw), body)
         except ValueError as error:
-            raise BadRequest(str(error)) from None
+            return refusal(400, str(error))
+        try:
+            accepted = await self._accept(inbound)
+        except (Conflict, Full, TooLong, StoreUnavailable) as error:
+            return _refusal(error)
+        new = accepted.outcome is Outcome.ACCEPTED
+        return Reply(202 if new else 200, encode(Receipt(accepted.key, not new)))
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The whole body, never more than the longest message needs; None when the client went away."""
-        for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > self._most:
-                raise TooLarge(self._too_large())
-        message = await receive()
-        body: bytes = message.get("body", b"")
-        while message.get("more_body") and len(body) <= self._most:
+        """The body, not read further once it is too large; None when the client went away."""
+        announced = int(header_of(scope, b"content-length") or 0)
+        if announced > self.most:
+            return bytes(self.most + 1)
+        body, more = b"", True
+        while more and len(body) <= self.most:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
             body += message.get("body", b"")
-        if message["type"] == "http.disconnect":
-            return None
-        if len(body) > self._most:
-            raise TooLarge(self._too_large())
+            more = message.get("more_body", False)
         return body
 
-    def _too_large(self) -> str:
-        return f"the body is larger than {self._most} bytes, which the longest message does not need"
 
-
-def _refusal(error: Exception) -> tuple[int, str, *tuple[Header, ...]]:
+def _refusal(error: EverturnError) -> Reply:
     match error:
         case Conflict():
-            return 409, "this id was used in this chat before, with other words; send these words under a new id"
-        case Full(retry_after_s=seconds):
-            return 429, str(error), retry_after(seconds)
-        case TooLong() | TooLarge():
-            return 413, str(error)
-        case StoreUnavailable():
-            why = f"the message was not accepted: {error}; send it again with the same id"
-            return 503, why, retry_after(RETRY_AFTER_S)
+            return refusal(409, "this id was used in this chat before, with other words; send these under a new id")
+        case Full():
+            return refusal(429, str(error), retry_after(error.retry_after_s))
+        case TooLong():
+            return refusal(413, str(error))
         case _:
-            return 400, str(error)
+            return not_now(f"the message was not accepted: {error}; send it again with the same id")

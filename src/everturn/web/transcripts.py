@@ -7,7 +7,7 @@ from starlette.types import Scope, Send
 
 from everturn.model import Message
 from everturn.store.interface import Store
-from everturn.web.answers import answer, encode, refuse
+from everturn.web.answers import Reply, answer, encode, refusal
 from everturn.web.looking import said
 from everturn.web.queries import query_of, whole
 
@@ -52,11 +52,12 @@ class Transcripts:
         after, limit = whole(query, "after", 0), whole(query, "limit", MOST_MESSAGES, MOST_MESSAGES)
         found = await self._store.read(said, key, query.get("session"), after, limit)
         if found is None:
-            await refuse(send, 404, "this chat has no such session; leave `session` out for the current one")
+            await answer(send, refusal(404, "this chat has no such session; leave `session` out for the current one"))
             return
         rows = found.messages
         following = rows[-1].seq if rows and len(rows) == limit else None
-        await answer(send, 200, encode(Page(found.session_id, [_line(row) for row in rows], following)))
+        page = Page(found.session_id, [_line(row) for row in rows], following)
+        await answer(send, Reply(200, encode(page)))
 
 
 def _line(row: Message) -> Line:

@@ -31,6 +31,12 @@ def join(token: str, host: str, pid: int, at: float) -> Op[int]:
     return int(rows[0][0]) if rows else 0
 
 
+def newest_id() -> Op[int]:
+    """The largest id given so far: who joins after the clock was set back goes on behind it."""
+    rows = yield sql("SELECT (SELECT max(id) FROM inbox), (SELECT max(id) FROM turn), (SELECT max(id) FROM outbox)")
+    return max(number or 0 for number in rows[0])
+
+
 def held(number: int) -> Op[None]:
     """The process is seen as alive by others from now on; before that it owns nothing and nobody judges it."""
     yield sql("UPDATE instance SET held=1 WHERE number=$1", number)

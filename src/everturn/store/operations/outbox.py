@@ -23,7 +23,9 @@ CLAIM = (
     "UPDATE outbox SET state='sending', instance=$2, attempts=attempts+1, due_at=$3 WHERE id=$1 AND state='owed'"
     " RETURNING id"
 )
-SENT = "UPDATE outbox SET state='sent', ended_at=$2, parts=$3, error=NULL WHERE id=$1 AND state='sending'"
+# A reply that leaves with the finish of its turn was not claimed: its attempt is counted when it ends.
+COUNTED = "attempts=CASE attempts WHEN 0 THEN 1 ELSE attempts END"
+SENT = f"UPDATE outbox SET state='sent', ended_at=$2, parts=$3, error=NULL, {COUNTED} WHERE id=$1 AND state='sending'"
 _parts = msgspec.json.Decoder(tuple[str, ...]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -83,7 +85,7 @@ def record_sent(reply: int, parts: tuple[str, ...], now: float, key: str) -> Op[
 def try_later(reply: int, due_at: float, error: str) -> Op[None]:
     """Nothing went out, or its repetition is harmless: send it again when it is due."""
     yield sql(
-        "UPDATE outbox SET state='owed', due_at=$2, error=$3, instance=NULL WHERE id=$1 AND state='sending'",
+        f"UPDATE outbox SET state='owed', due_at=$2, error=$3, instance=NULL, {COUNTED} WHERE id=$1 AND state='sending'",
         reply,
         due_at,
         error,
@@ -108,7 +110,7 @@ def doubt(reply: int, action: Doubtful, now: float, error: str) -> Op[None]:
     state = "doubtful" if action is Doubtful.ASK else "owed"
     yield sql(
         "UPDATE outbox SET state=$2, marked=CASE WHEN $3=1 THEN 1 ELSE marked END, look=$4, error=$5, due_at=$6,"
-        " instance=NULL WHERE id=$1 AND state='sending'",
+        f" instance=NULL, {COUNTED} WHERE id=$1 AND state='sending'",
         reply,
         state,
         int(action is Doubtful.MARK),

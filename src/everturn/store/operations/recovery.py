@@ -54,7 +54,7 @@ def judge(instance: int, stuck_after: int) -> Op[list[tuple[int, str, Verdict]]]
             turn=row[0],
             key=row[1],
             unclean_ends=row[2],
-            called=row[3] == row[5],
+            called=row[3] == row[5] or row[7] > 0,
             proven=row[4] == row[5],
             attempt=row[5],
             progressed=row[7] > 0,
@@ -150,6 +150,9 @@ def _set_aside(entry: SessionEntry, mark: str | None, reason: str, at: float) ->
         yield from release(entry)
     if mark is not None:
         yield sql("UPDATE session SET mark=$2 WHERE session_id=$1", entry.session_id, mark)
+    yield sql(
+        "UPDATE inbox SET why='held' WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'", entry.key
+    )
     yield sql("UPDATE entry SET state='suspended', reason=$2, marked_at=$3 WHERE key=$1", entry.key, reason, at)
 
 
@@ -162,7 +165,7 @@ def cut_off_by_drain(
         return None
     row = rows[0]
     verdict = Verdict.REQUEUE
-    if row[3] == row[5]:
+    if row[3] == row[5] or row[7] > 0:
         verdict = drain_counts(row[5], row[7] > 0, row[2], stuck_after)
     return (yield from cut_off(turn, key, verdict, cause, delivery))
 

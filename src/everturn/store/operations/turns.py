@@ -69,6 +69,7 @@ NEXT_WAITING = (
 )
 INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='claimed'"
 FIRST_OF_ATTEMPT = "SELECT min(seq) FROM message WHERE session_id=$1 AND turn=$2 AND attempt=$3"
+FIRST_WORDS = 80
 TAIL_ROWS = 64
 LAST_SEQ = 2**62
 
@@ -182,7 +183,7 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | None]:
         return (yield from _as_begun(entry, start)) if ours else None  # our own commit, of which we had not heard
     if not start.suspects and is_suspect(entry.unclean_ends, start.stuck_after):
         return NotYet(key)
-    if entry.turn is not None and _goes_on_by_itself(entry, start):
+    if entry.turn is not None and (yield from _goes_on_by_itself(entry, start)):
         return (yield from _resume(entry, None, start, []))
     rows = yield sql(NEXT_WAITING, key)
     if not rows or (isinstance(entry.state, Suspended) and (yield from _held(entry))):
@@ -192,20 +193,23 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | None]:
     return (yield from start_turn(entry, Waiting(number, text, source, raw, accepted_at), start, []))
 
 
-def _goes_on_by_itself(entry: SessionEntry, start: Start) -> bool:
+def _goes_on_by_itself(entry: SessionEntry, start: Start) -> Op[bool]:
     if not isinstance(entry.state, ResumePending):
         return True  # begun, but the model was never called: simply begin again
-    return resumes_by_itself(entry.state.marked_at, start.at, start.fresh_s, start.resume)
+    if resumes_by_itself(entry.state.marked_at, start.at, start.fresh_s, start.resume):
+        return True
+    rows = yield sql("SELECT reason FROM turn WHERE id=$1", entry.turn)
+    return bool(rows) and rows[0][0] is None  # a message had woken it, and its attempt never called the model
 
 
 def _held(entry: SessionEntry) -> Op[bool]:
     """Messages queued behind a suspended turn wait until their sender writes again."""
     rows = yield sql(
-        "SELECT max(accepted_at) FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'",
+        "SELECT 1 FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'"
+        " AND why IS NULL LIMIT 1",
         entry.key,
     )
-    since = entry.state.marked_at if isinstance(entry.state, Suspended) else None
-    return since is not None and (rows[0][0] or 0.0) <= since
+    return not rows
 
 
 def start_turn(entry: SessionEntry, first: Waiting, start: Start, facts: list[Fact]) -> Op[Begun]:
@@ -222,6 +226,8 @@ def start_turn(entry: SessionEntry, first: Waiting, start: Start, facts: list[Fa
     elif entry.session_id is None:
         yield from open_session(start.session_id, entry.key, None, first.text, first.accepted_at)
         entry = replace(entry, session_id=start.session_id, seq=0)
+    elif entry.seq == 0:  # a session that /new opened is known by what was said in it first
+        yield sql("UPDATE session SET first_words=$2 WHERE session_id=$1", entry.session_id, first.text[:FIRST_WORDS])
     note = yield from _note(entry, start, reset_reason)
     begun = Begun(
         turn=start.turn,
@@ -246,7 +252,9 @@ def _take(entry: SessionEntry, begun: Begun, first: Waiting, start: Start, facts
     """Store the user's words and make the key ours."""
     yield _written(begun, Message(role="user", content=first.text, seq=begun.seq, at=first.accepted_at))
     if first.stored:
-        yield sql("UPDATE inbox SET state='claimed', turn=$2 WHERE id=$1 AND state='waiting'", first.id, begun.turn)
+        yield sql(
+            "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'", first.id, begun.turn
+        )
     return (yield from _hold(entry, begun, first.accepted_at, first.raw_source, start, facts))
 
 
@@ -371,7 +379,7 @@ def open_session(session_id: str, key: str, parent: str | None, words_: str, at:
         key,
         parent,
         at,
-        words_[:80],
+        words_[:FIRST_WORDS],
     )
 
 
