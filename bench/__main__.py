@@ -15,7 +15,7 @@ from bench.disk import RESULTS
 from bench.report import Line, keep, say, table
 from everturn.app import SWITCH_INTERVAL_S
 
-FIGURES = ("turns", "http_turns", "size")
+FIGURES = ("turns", "http_turns", "size", "start", "history", "crash", "accepting", "beside", "start_help")
 OTHERS = ("profile",)  # by name only
 
 

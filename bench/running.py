@@ -18,6 +18,7 @@ from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
 from everturn.store.open import open_store
 from everturn.store.operations.outbox import record_sent
+from everturn.store.operations.reading import figures
 from everturn.store.operations.turns import finish
 from everturn.store.postgres import PostgresStore
 from everturn.store.sqlite import SQLiteStore
@@ -107,6 +108,16 @@ class Running:
 
         sample = await block(turn, sessions, seconds)
         return Sample(sample.done, sample.seconds, sample.cpu_s, self.store.commits - before)
+
+    async def idle(self) -> None:
+        """Wait until nothing that was accepted is open any more."""
+        while (await self.store.read(figures))["inbox"]:
+            await asyncio.sleep(0.05)
+
+    async def abandon(self) -> None:
+        """Let go of everything at once; what is open stays so."""
+        await self.gateway.stop(None)
+        await self.store.close()
 
     async def close(self) -> None:
         """A planned stop."""

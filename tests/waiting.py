@@ -33,7 +33,8 @@ class Changes:
     async def next(self, at_most_s: float) -> None:
         """Wait for any change, or for so long."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._next.wait(), at_most_s)
+            async with asyncio.timeout(at_most_s):
+                await self._next.wait()
 
 
 async def until(true: Callable[[], T], within_s: float = LONGEST_S) -> T:

@@ -154,6 +154,7 @@ class FakePlatform:
     async def send(self, to: SessionSource, text: str, key: str) -> str:
         """Put a part on the screen, unless its key is there already and we know keys."""
         self.calls += 1
+        self._notify()
         fault = next(self._faults, None)
         if fault is not None and not fault.accepted:
             raise fault.error

@@ -60,6 +60,71 @@ def dump() -> Op[Dump]:
     return tables
 
 
+# What must never be found, whatever ran in whatever order: each finds the rows that break a rule.
+BROKEN = {
+    "two turns run under one key": "SELECT key FROM turn WHERE state='running' GROUP BY key HAVING count(*)>1",
+    "a holder without its running turn": (
+        "SELECT e.key FROM entry e LEFT JOIN turn t ON t.id=e.turn AND t.key=e.key AND t.session_id=e.session_id"
+        " WHERE e.holder IS NOT NULL AND (t.id IS NULL OR t.state<>'running' OR t.instance<>e.holder)"
+    ),
+    "an open turn that its key does not point at": (
+        "SELECT t.id FROM turn t JOIN entry e ON e.key=t.key WHERE t.state IN ('running','interrupted')"
+        " AND (e.turn IS NULL OR e.turn<>t.id OR (e.holder IS NULL AND t.state='running'))"
+    ),
+    "a key that points at an ended turn": (
+        "SELECT e.key FROM entry e JOIN turn t ON t.id=e.turn WHERE t.ended_at IS NOT NULL"
+    ),
+    "a claimed message without an open turn": (
+        "SELECT i.id FROM inbox i LEFT JOIN turn t ON t.id=i.turn AND t.ended_at IS NULL"
+        " WHERE i.state='claimed' AND t.id IS NULL"
+    ),
+    "a message that is open and ended": (
+        "SELECT id FROM inbox WHERE (ended_at IS NULL)<>(state IN ('waiting','claimed'))"
+    ),
+    "a turn that is open and ended": (
+        "SELECT id FROM turn WHERE (ended_at IS NULL)<>(state IN ('running','waiting','interrupted'))"
+    ),
+    "a reply that is open and ended": "SELECT id FROM outbox WHERE (ended_at IS NULL)<>(state NOT IN ('sent','dead'))",
+    "two replies of one key being sent": (
+        "SELECT key FROM outbox WHERE state='sending' GROUP BY key HAVING count(*)>1"
+    ),
+    "a row written into a session after its end": (
+        "SELECT m.session_id FROM message m JOIN session s ON s.session_id=m.session_id WHERE m.at>s.ended_at"
+    ),
+    "an ended session with another length": (
+        "SELECT s.session_id FROM session s WHERE s.ended_at IS NOT NULL AND s.messages<>"
+        "(SELECT coalesce(max(m.seq), 0) FROM message m WHERE m.session_id=s.session_id)"
+    ),
+    "two open sessions of one key": ("SELECT key FROM session WHERE ended_at IS NULL GROUP BY key HAVING count(*)>1"),
+    "a key that points at an ended session": (
+        "SELECT e.key FROM entry e JOIN session s ON s.session_id=e.session_id"
+        " WHERE (s.ended_at IS NULL)<>(e.expired IS NULL)"
+    ),
+    "a suspended session with a turn": "SELECT key FROM entry WHERE state='suspended' AND turn IS NOT NULL",
+    "a transcript with a gap": (
+        "SELECT session_id FROM message GROUP BY session_id HAVING count(*)<>max(seq) OR min(seq)<>1"
+    ),
+    "events with a gap": (
+        "SELECT e.key FROM entry e JOIN event v ON v.key=e.key GROUP BY e.key, e.event_seq"
+        " HAVING count(*)<>max(v.seq)-min(v.seq)+1 OR max(v.seq)<>e.event_seq"
+    ),
+    "a note that was stored": (
+        "SELECT content FROM message WHERE content LIKE '%[System note%'"
+        " UNION ALL SELECT text FROM outbox WHERE text LIKE '%[System note%'"
+    ),
+}
+
+
+def broken() -> Op[dict[str, Rows]]:
+    """The rules that are broken, with the rows that break them."""
+    found = {}
+    for rule, text in BROKEN.items():
+        rows = yield sql(text)
+        if rows:
+            found[rule] = rows
+    return found
+
+
 def origin(chat: str = "c", platform: str = "fake", account: str = "") -> SessionSource:
     """Where somebody writes from."""
     return SessionSource(platform=platform, account=account, chat_id=chat, user_id="ann")

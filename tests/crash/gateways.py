@@ -70,18 +70,15 @@ class Gateway:
         self._http = httpx.AsyncClient(trust_env=False, verify=False, timeout=30.0, limits=httpx.Limits())
 
     async def __aenter__(self) -> Self:
-        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        """No process outlives its test."""
         if self.alive:
             self.kill()
             self._kill_orphan()
-        await self.ended()
-        await self.close()
-
-    async def close(self) -> None:
-        """Let go of the connections to it."""
+        if self._process is not None:
+            await self.ended()
         await self._http.aclose()
 
     # -- its lives -----------------------------------------------------------------------------------------------------
@@ -97,10 +94,20 @@ class Gateway:
         self._reading = asyncio.create_task(self._read(self._process))
         return self
 
+    async def up(self) -> Self:
+        """A new life that is ready."""
+        return await (await self.start()).ready()
+
     @property
     def alive(self) -> bool:
         """Whether the process that we started has not ended."""
         return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        """The process that we started."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def readies(self) -> int:

@@ -6,7 +6,9 @@ the ledger and the log.
 
 import asyncio
 import contextlib
+import json
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -105,7 +107,8 @@ async def _live(life: Life) -> int:
     platform = FakePlatform(file=life.folder / "platform", surety=life.surety)
     agent = LedgerAgent(life.folder)
     world = World(life.url, agent, [platform], settings=life.settings)
-    points.install(_hook(life.death) if life.death else None)
+    hits: Counter[str] = Counter()
+    points.install(_hook(life.death) if life.death else lambda name: hits.update([name]))
     await world.start()
     scenario = asyncio.ensure_future(SCENARIOS[life.scenario](world, platform, agent))
     failed = asyncio.ensure_future(_wait_for(world.gateway.failed))
@@ -117,6 +120,7 @@ async def _live(life: Life) -> int:
     if not scenario.done() or scenario.cancelled():
         return CANCELLED
     scenario.result()
+    (life.folder / "hits").write_text(json.dumps(hits))
     return DONE
 
 

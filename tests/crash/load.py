@@ -21,11 +21,14 @@ FINISH_S = 120.0
 
 
 class People:
-    """Some chats, all writing at once: for as long as they may, or what the script says."""
+    """Some chats, all writing at once: for as long as they may, or what the script says. `tools`: they ask for work, too."""
 
-    def __init__(self, gateway: Gateway, random: Random, chats: int = 12, script: Sequence[str] = ()) -> None:
+    def __init__(
+        self, gateway: Gateway, random: Random, chats: int = 12, script: Sequence[str] = (), *, tools: bool = True
+    ) -> None:
         self.gateway = gateway
         self.script = script
+        self.tools = tools
         self.watched = Watched()
         self.changes = Changes()
         self.closing = False
@@ -64,6 +67,12 @@ class People:
         """Wait until everybody has said what they had to say and has the answers."""
         await asyncio.gather(*map(asyncio.shield, self._writing))
         await self.changes.until(lambda: all(person.settled() for person in self._people), FINISH_S)
+
+    async def refused(self) -> None:
+        """Wait until somebody is told that nothing can be stored now."""
+        posts = self.watched.posts
+        before = sum(post.answers.count(503) for post in posts.values())
+        await self.changes.until(lambda: sum(post.answers.count(503) for post in posts.values()) > before)
 
     async def until_answered(self, replies: int) -> None:
         """Wait until so many more replies were seen."""
@@ -141,6 +150,7 @@ class Person:
             told = await self._gateway.post(self.chat, post.id, post.text)
             if told is not None:
                 post.answers.append(told.status)
+                self._people.changes.changed()
                 if told.status in {200, 202}:
                     post.acknowledged = post.acknowledged or self._people.moment()
                     return
@@ -166,7 +176,8 @@ class Person:
 
     def _words(self) -> str:
         plain = f"words {len(self.posts)} of {self.chat}, ünïcödé ✓"
-        return self._random.choice([plain, plain, "work 3 0.01", f"work {self._random.randint(1, 4)} 0"])
+        work = ["work 3 0.01", f"work {self._random.randint(1, 4)} 0"] if self._people.tools else []
+        return self._random.choice([plain, plain, *work])
 
     def _take(self, event: Seen) -> None:
         if event.id or event.kind == "gap":

@@ -32,18 +32,18 @@ async def answered(gateway: Gateway, chat: str, text: str = "hello") -> str:
 
 async def test_sigterm_is_a_planned_end_that_lets_turns_finish(tmp_path: Path) -> None:
     async with Gateway(tmp_path) as gateway:
-        await gateway.ready()
+        await gateway.up()
         await busy(gateway, "one", "work 3 0.2")
         assert await gateway.stopped() == 0
         assert "finished=True" in gateway.output
-        await (await gateway.start()).ready()
+        await gateway.up()
         assert await gateway.reply("one", "one-long") == "done: 3 steps"
         assert len((await gateway.explain("one-long"))["turn"]["attempts"]) == 1
 
 
 async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path) -> None:
     async with Gateway(tmp_path, "--supervise", **SHORT_DRAIN) as gateway:
-        await gateway.ready()
+        await gateway.up()
         await busy(gateway, "one", "work 4 0.5")
         assert await answered(gateway, "two") is not None
         assert (await command("restart", home=tmp_path)).code == 0
@@ -64,7 +64,7 @@ async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
 ) -> None:
     """D0.3: a lane that finished just before the drain is neither marked nor suspended."""
     async with Gateway(tmp_path, **SHORT_DRAIN, **WAIT_FOR_MESSAGE) as gateway:
-        await gateway.ready()
+        await gateway.up()
         await busy(gateway, "long")
         await answered(gateway, "finished")
         assert (await command(kind, home=tmp_path)).code == 0
@@ -81,12 +81,12 @@ async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
 
 async def test_what_a_stop_cut_off_is_finished_by_the_next_life(tmp_path: Path) -> None:
     async with Gateway(tmp_path, **SHORT_DRAIN) as gateway:
-        await gateway.ready()
+        await gateway.up()
         await busy(gateway, "one", "work 3 0.5")
         assert (await command("stop", home=tmp_path)).code == 0
         assert await gateway.ended() == 0
         assert (await sessions(tmp_path))["one"]["reason"] == "shutdown_timeout"
-        await (await gateway.start()).ready()
+        await gateway.up()
         assert (await gateway.reply("one", "one-long")).startswith("done: 3 steps")
         session = await gateway.session("one")
         assert (session["state"], session["reason"], session["unclean_ends"]) == ("active", None, 0)
@@ -96,12 +96,12 @@ async def test_what_a_stop_cut_off_is_finished_by_the_next_life(tmp_path: Path) 
 async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
     """D0.3, D0.9, D4.20: after kill -9 an idle session, however recent, is active with its id and its whole history."""
     async with Gateway(tmp_path) as gateway:
-        await gateway.ready()
+        await gateway.up()
         await answered(gateway, "one")
         before = await gateway.session("one")
         for number in range(4):
             await gateway.killed()
-            await (await gateway.start()).ready()
+            await gateway.up()
             now = await gateway.session("one")
             assert {name: now[name] for name in MARKED} == {name: before[name] for name in MARKED}
             assert await answered(gateway, "one", f"word {number}") == (
@@ -117,12 +117,12 @@ async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
 async def test_a_kill_leaves_a_session_that_is_marked_already_as_it_is(tmp_path: Path) -> None:
     """D4.19: nothing was running there, so neither its mark, nor its time, nor its count changes; nobody is suspended."""
     async with Gateway(tmp_path, **SHORT_DRAIN, **WAIT_FOR_MESSAGE) as gateway:
-        await gateway.ready()
+        await gateway.up()
         await busy(gateway, "one")
         await gateway.stopped()
         before = (await sessions(tmp_path))["one"]
         for _ in range(3):
-            await (await gateway.start()).ready()
+            await gateway.up()
             await gateway.killed()
         after = (await sessions(tmp_path))["one"]
         assert before["state"] == "resume_pending"
@@ -134,7 +134,7 @@ async def test_only_the_conversation_that_kills_the_gateway_is_suspended(tmp_pat
     """Promise 9: its third unclean end in a row is the last; its user is told how to get it back, the others finish."""
     others = ["left", "right", "far"]
     async with Gateway(tmp_path, "--supervise") as gateway:
-        await gateway.ready()
+        await gateway.up()
         await asyncio.gather(*(busy(gateway, chat, "work 8 0.4") for chat in others))
         await gateway.says("bad", "m1", "crash always")
         await gateway.ready(times=4)

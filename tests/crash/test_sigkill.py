@@ -83,7 +83,7 @@ async def kill_under_load(home: Path, url: str, kills: int, capsys: pytest.Captu
     """Promises 1 to 7 for everybody who writes while the gateway dies again and again."""
     story = Story(home, EVERTURN_STORE_URL=url)
     async with story.gateway:
-        await story.gateway.ready()
+        await story.gateway.up()
         async with story.people.writing():
             await story.die(kills)
         watched = await story.end()
@@ -112,7 +112,7 @@ async def test_a_supervisor_brings_a_killed_child_back_and_nothing_is_lost(
 ) -> None:
     story = Story(tmp_path / "home", "--supervise", EVERTURN_STORE_URL=store_url)
     async with story.gateway:
-        await story.gateway.ready()
+        await story.gateway.up()
         async with story.people.writing():
             await story.lose_children(CHILD_KILLS)
         watched = await story.end()
@@ -126,7 +126,7 @@ async def test_planned_restarts_under_load_lose_nothing_and_interrupt_nobody(
 ) -> None:
     story = Story(tmp_path / "home", "--supervise", EVERTURN_STORE_URL=store_url)
     async with story.gateway:
-        await story.gateway.ready()
+        await story.gateway.up()
         async with story.people.writing():
             await story.restart(times=3)
         watched = await story.end()

@@ -11,8 +11,10 @@ from everturn.model import ACTIVE, ResumePending, Suspended
 from everturn.store.operations.instances import (
     found_unclean,
     heartbeat,
+    held,
     join,
     last_end,
+    newest_id,
     record_drain,
     record_end,
     unclean_boots,
@@ -323,8 +325,10 @@ async def joined(life: Life, token: str) -> int:
 
 
 async def test_a_life_without_an_end_is_found_with_its_drain(life: Life) -> None:
-    for token in "abc":
-        await life.store.run(join, token, "host", 1, life.now)
+    for token in "abcd":
+        number = await life.store.run(join, token, "host", 1, life.now)
+        if token != "d":  # it joined, and died before anybody could see it alive: it owns nothing
+            await life.twice(held, number)
     await life.twice(heartbeat, 1, life.now + 3)
     await life.twice(record_drain, 1, "restart", "deploy", life.now)
     await life.unchanged(record_drain, 1, "stop", "another", life.now)
@@ -342,3 +346,11 @@ async def test_unclean_boots_are_remembered_by_their_start(life: Life) -> None:
         await life.twice(found_unclean, number)
         life.clock.advance(100)
     assert await life.store.read(unclean_boots, life.now - 250) == [life.now - 200, life.now - 100]
+
+
+async def test_the_newest_id_is_the_largest_of_all(life: Life) -> None:
+    assert await life.store.read(newest_id) == 0
+    arrival = await life.begun()
+    assert await life.store.read(newest_id) == arrival.turn
+    await life.accept("next")
+    assert await life.store.read(newest_id) > arrival.turn

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from everturn.errors import ConfigError
+from everturn.model import Inbound
+from everturn.store.operations.inbox import Accepted
 from everturn.web.connection import MOST_HEAD
 from everturn.web.server import serve
 from tests.web.composition import TOKEN, WAIT_S, Held, Web, running
@@ -31,6 +33,15 @@ async def sent(web: Web, data: bytes) -> bytes:
             return await reader.read()
     finally:
         writer.close()
+
+
+def post(number: int, headers: bytes = b"") -> bytes:
+    body = b'{"id": "m%d", "text": "hello"}' % number
+    return HEAD + headers + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def statuses(answers: bytes) -> list[bytes]:
+    return [part[:3] for part in answers.split(b"HTTP/1.1 ")[1:]]
 
 
 @pytest.mark.parametrize("part", [b"", b"\r\n", b"GET / HT", HEAD, HEAD + b"Content-Length: 50\r\n\r\n{"])
@@ -62,14 +73,53 @@ async def test_an_endless_head_is_refused(web: Web) -> None:
     assert answer.startswith(b"HTTP/1.1 431 ")
 
 
-async def test_two_requests_at_once_are_answered_in_order(web: Web) -> None:
-    def post(number: int) -> bytes:
-        body = b'{"id": "m%d", "text": "hello"}' % number
-        return HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+async def test_requests_sent_at_once_are_answered_in_order(web: Web) -> None:
+    last = b"GET /health HTTP/1.0\r\n\r\n"
+    answer = await sent(web, post(1) + post(1) + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + post(2) + last)
+    assert statuses(answer) == [b"202", b"200", b"200", b"202", b"200"]
 
-    answer = await sent(web, post(1) + post(1) + b"GET /health HTTP/1.0\r\n\r\n")
-    statuses = [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]]
-    assert statuses == [b"202", b"200", b"200"]
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        post(1, b"Connection: close\r\n"),
+        post(1).replace(b"HTTP/1.1", b"HTTP/1.0"),
+        post(1, b"Connection: close\r\n").replace(b"/messages", b"/messages?again=1"),
+    ],
+)
+async def test_a_client_that_asks_once_is_answered_and_let_go(web: Web, data: bytes) -> None:
+    assert statuses(await sent(web, data)) == [b"202"]
+
+
+async def test_who_asks_before_sending_is_told_to_go_on(web: Web) -> None:
+    answer = await sent(web, post(1, b"Expect: 100-continue\r\nConnection: close\r\n"))
+    assert statuses(answer) == [b"100", b"202"]
+
+
+async def test_a_message_is_kept_though_its_sender_hung_up(web: Web) -> None:
+    async with web.events("alice") as watcher:
+        _, writer = await asyncio.open_connection("127.0.0.1", web.serving.port)
+        writer.write(post(1))
+        writer.close()
+        assert (await watcher.until("reply"))[-1].data["text"] == "echo: hello"
+
+
+@pytest.mark.parametrize("data", [post(1), post(1).replace(b"/messages", b"/messages?again=1")])
+async def test_a_message_under_way_when_the_server_ends_is_told_to_come_again(tmp_path: Path, data: bytes) -> None:
+    came = asyncio.Event()
+    never: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
+
+    async def accept(_: Inbound) -> Accepted:
+        came.set()
+        return await never
+
+    async with running(tmp_path, accept=accept) as web:
+        answering = asyncio.create_task(sent(web, data))
+        await came.wait()
+        await web.serving.close()
+        answer = await answering
+    assert statuses(answer) == [b"503"]
+    assert b"the gateway is stopping" in answer
 
 
 async def test_a_turn_longer_than_our_patience_does_not_cut_its_watcher_off(tmp_path: Path) -> None:

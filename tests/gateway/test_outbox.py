@@ -1,0 +1,250 @@
+"""Delivering: in order to each chat, once where the platform lets us know, retried, looked for, or given up visibly."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from everturn.decide.delivery import MAY_REPEAT, Surety
+from everturn.errors import OutcomeUnknown, Refused, TryLater
+from everturn.gateway.parts import Settings
+from everturn.model import SessionSource
+from everturn.platform.interface import Limits
+from everturn.store.operations.reading import figures
+from everturn.testing import Fault, FakePlatform, ManualClock, ScriptedAgent, World
+from tests.gateway.scenes import Actor, die, life_of, restarted, told, until_read
+
+LOST = Fault(OutcomeUnknown("the connection was lost"), accepted=True)
+NOT_SENT = Fault(OutcomeUnknown("the connection was lost"))
+BUSY = Fault(TryLater("slow down", 30))
+BROKEN = Fault(TryLater("bad gateway", 0))
+
+
+class Slow(FakePlatform):
+    """A platform that keeps us waiting in one chat."""
+
+    def __init__(self, chat: str, surety: Surety = Surety.KEYED) -> None:
+        super().__init__(surety=surety)
+        self._chat = chat
+        self.asked = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def send(self, to: SessionSource, text: str, key: str) -> str:
+        """Wait, if it is that chat."""
+        if to.chat_id == self._chat:
+            self.asked.set()
+            await self.go_on.wait()
+        return await super().send(to, text, key)
+
+
+@asynccontextmanager
+async def said_hello(url: str, platform: FakePlatform, settings: Settings = Settings()) -> AsyncIterator[World]:  # noqa: B008
+    """A world that owes chat `one` an answer to hello, with a clock of its own."""
+    async with World(url, ScriptedAgent(), [platform], ManualClock(), settings) as world:
+        platform.say("one", "hello")
+        await platform.until(lambda: platform.calls > 0)
+        yield world
+
+
+async def attempts(world: World, count: int) -> None:
+    """Let time pass until the platform was called this often."""
+    platform, clock = world.platforms["fake"], world.clock
+    assert isinstance(platform, FakePlatform)
+    assert isinstance(clock, ManualClock)
+    async with asyncio.timeout(20):
+        while platform.calls < count:
+            clock.advance(1)
+            await asyncio.sleep(0)
+
+
+async def reply_to(world: World, message_id: str, state: str) -> dict[str, object]:
+    """Wait until the reply to a message is in this state; its row."""
+    life = await until_read(
+        lambda: life_of(world, message_id), lambda life: [each["state"] for each in life["replies"]] == [state]
+    )
+    reply: dict[str, object] = life["replies"][0]
+    return reply
+
+
+async def test_a_platforms_own_delay_is_kept(store_url: str) -> None:
+    platform = FakePlatform(faults=[BUSY])
+    async with said_hello(store_url, platform) as world:
+        reply = await reply_to(world, "m1", "owed")
+        world.clock.advance(29)  # type: ignore[attr-defined]
+        assert (await life_of(world, "m1"))["replies"][0]["state"] == "owed"
+        assert (platform.calls, reply["error"]) == (1, "slow down")
+        world.clock.advance(1)  # type: ignore[attr-defined]
+        assert (await reply_to(world, "m1", "sent"))["attempts"] == 2
+    assert platform.texts("one") == ["echo: hello"]
+
+
+async def test_attempts_back_off(store_url: str) -> None:
+    platform = FakePlatform(faults=[BROKEN] * 4)
+    async with said_hello(store_url, platform) as world:
+        times = [world.clock.now()]
+        for call in range(2, 6):
+            await attempts(world, call)
+            times.append(world.clock.now())
+        await platform.until(lambda: bool(platform.screen))
+    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    assert all(gap >= wanted for gap, wanted in zip(gaps, (1, 2, 4, 8), strict=True)), gaps
+
+
+@pytest.mark.parametrize("surety", Surety)
+async def test_a_reply_is_given_up_visibly_after_eight_attempts(store_url: str, surety: Surety) -> None:
+    platform = FakePlatform(faults=[BROKEN] * 20, surety=surety)
+    async with said_hello(store_url, platform) as world:
+        await attempts(world, 8)
+        reply = await reply_to(world, "m1", "dead")
+        world.clock.advance(10_000)  # type: ignore[attr-defined]
+        assert reply["error"] == "gave up after 8 attempts: bad gateway"
+    assert (platform.calls, platform.screen, reply["attempts"]) == (8, [], 8)
+
+
+async def test_what_a_platform_refuses_is_a_dead_letter_at_once(store_url: str) -> None:
+    platform = FakePlatform(faults=[Fault(Refused("the chat is gone"))])
+    async with said_hello(store_url, platform) as world:
+        reply = await reply_to(world, "m1", "dead")
+        assert reply["error"] == "the platform refused it: the chat is gone"
+        platform.say("one", "again")
+        await told(platform, "one", "echo: again")
+
+
+async def test_a_reply_nobody_needs_any_more_is_given_up(store_url: str) -> None:
+    platform = FakePlatform(faults=[BUSY], limits=Limits(valid_s=10))
+    async with said_hello(store_url, platform) as world:
+        assert "still of use" in str((await reply_to(world, "m1", "dead"))["error"])
+
+
+@pytest.mark.parametrize("fault", [LOST, NOT_SENT])
+async def test_class_a_repeats_with_its_key_and_shows_it_once(store_url: str, fault: Fault) -> None:
+    """Promise 6."""
+    platform = FakePlatform(faults=[fault])
+    async with said_hello(store_url, platform) as world:
+        await attempts(world, 2)
+        await reply_to(world, "m1", "sent")
+    assert platform.texts("one") == ["echo: hello"]
+
+
+@pytest.mark.parametrize(("fault", "calls"), [(LOST, 1), (NOT_SENT, 2)])
+async def test_class_b_looks_before_it_repeats(store_url: str, fault: Fault, calls: int) -> None:
+    """Promise 6: what is found is not sent again."""
+    platform = FakePlatform(faults=[fault], surety=Surety.READ_BACK)
+    async with said_hello(store_url, platform) as world:
+        await reply_to(world, "m1", "owed")
+        world.clock.advance(10)  # type: ignore[attr-defined]
+        await reply_to(world, "m1", "sent")
+    assert (platform.texts("one"), platform.calls) == (["echo: hello"], calls)
+
+
+async def test_class_c_marks_what_may_be_a_repetition_trap_6(store_url: str) -> None:
+    platform = FakePlatform(faults=[LOST], surety=Surety.NEITHER)
+    async with said_hello(store_url, platform) as world:
+        await attempts(world, 2)
+        assert (await reply_to(world, "m1", "sent"))["marked"]
+    assert platform.texts("one") == ["echo: hello", f"echo: hello\n\n{MAY_REPEAT}"]
+
+
+@pytest.mark.parametrize(("policy", "state"), [("ask", "doubtful"), ("drop", "dead")])
+async def test_class_c_does_what_the_owner_said_and_goes_on(store_url: str, policy: str, state: str) -> None:
+    """Promise 6: what remains uncertain is visible, and holds up nobody."""
+    platform = FakePlatform(faults=[LOST], surety=Surety.NEITHER)
+    async with said_hello(store_url, platform, Settings(on_doubt=policy)) as world:
+        await reply_to(world, "m1", state)
+        platform.say("one", "again")
+        await told(platform, "one", "echo: again")
+        assert (await world.store.read(figures))["outbox"] == ({"doubtful": 1} if policy == "ask" else {})
+    assert platform.texts("one") == ["echo: hello", "echo: again"]
+
+
+async def test_a_long_answer_leaves_in_parts(store_url: str) -> None:
+    words = " ".join(f"word{number}" for number in range(30))
+    platform = FakePlatform(limits=Limits(text=80))
+    async with World(store_url, ScriptedAgent(answer=lambda _: words), [platform]):
+        platform.say("one", "hello")
+        await platform.until(lambda: "word29" in "".join(platform.texts("one")))
+    assert " ".join(platform.texts("one")) == words
+    assert len(platform.screen) == len({shown.key for shown in platform.screen}) > 2
+
+
+@pytest.mark.parametrize("surety", [Surety.KEYED, Surety.READ_BACK])
+@pytest.mark.parametrize("fault", [BROKEN, LOST])
+async def test_after_a_failure_between_parts_the_rest_goes_on(store_url: str, surety: Surety, fault: Fault) -> None:
+    words = " ".join(f"word{number}" for number in range(30))
+    platform = FakePlatform(limits=Limits(text=80), faults=[None, fault], surety=surety)
+    async with World(store_url, ScriptedAgent(answer=lambda _: words), [platform], ManualClock()) as world:
+        platform.say("one", "hello")
+        await platform.until(lambda: platform.calls >= 2)
+        await attempts(world, 4)
+        await reply_to(world, "m1", "sent")
+    assert " ".join(platform.texts("one")) == words
+
+
+async def test_replies_to_one_chat_leave_in_order_even_if_the_first_is_delayed(store_url: str) -> None:
+    """Promise 3."""
+    platform = FakePlatform(faults=[BUSY])
+    async with said_hello(store_url, platform) as world:
+        await reply_to(world, "m1", "owed")
+        second = platform.say("one", "second")
+        await until_read(lambda: life_of(world, second), lambda life: life["state"] == "done")
+        assert platform.screen == []
+        world.clock.advance(30)  # type: ignore[attr-defined]
+        await platform.until(lambda: len(platform.texts("one")) == 2)
+    assert platform.texts("one") == ["echo: hello", "echo: second"]
+
+
+async def test_a_slow_chat_does_not_hold_up_others(store_url: str) -> None:
+    platform = Slow("slow")
+    async with World(store_url, ScriptedAgent(), [platform]):
+        platform.say("slow", "hello")
+        await platform.asked.wait()
+        platform.say("quick", "hello")
+        await told(platform, "quick", "echo")
+        assert platform.texts("slow") == []
+        platform.go_on.set()
+        await told(platform, "slow", "echo")
+
+
+@pytest.mark.parametrize("surety", [Surety.KEYED, Surety.READ_BACK])
+async def test_a_death_between_sending_and_its_record_shows_the_reply_once_trap_6(
+    store_url: str, surety: Surety
+) -> None:
+    platform = Slow("one", surety)
+    world = World(store_url, ScriptedAgent(), [platform])
+    await world.start()
+    platform.say("one", "hello")
+    await platform.asked.wait()
+    platform.go_on.set()
+    await die(world)
+    await world.start()
+    await told(platform, "one", "echo: hello")
+    await reply_to(world, "m1", "sent")
+    await world.stop()
+    assert platform.texts("one") == ["echo: hello"]
+
+
+async def test_a_reply_that_a_dead_life_could_not_send_is_sent_by_the_next(store_url: str) -> None:
+    platform = FakePlatform(faults=[BUSY])
+    async with said_hello(store_url, platform) as world:
+        await reply_to(world, "m1", "owed")
+        await restarted(world)
+        world.clock.advance(30)  # type: ignore[attr-defined]
+        await told(platform, "one", "echo: hello")
+
+
+async def test_a_reply_to_a_platform_that_is_gone_waits_for_it(store_url: str) -> None:
+    clock = ManualClock()
+    platform, other = Slow("one"), FakePlatform("other")
+    world = World(store_url, Actor(), [platform], clock)
+    await world.start()
+    platform.say("one", "hello")
+    await platform.asked.wait()
+    await die(world)
+    async with World(store_url, Actor(), [other], clock) as without:
+        await reply_to(without, "m1", "owed")
+    platform.go_on.set()
+    clock.advance(120)
+    await world.start()
+    await told(platform, "one", "answer: hello")
+    await world.stop()

@@ -1,0 +1,349 @@
+"""Both engines, step by step: the same operations with the same ids and times say the same and leave the same rows.
+
+Turns that lost their key and lives that ended stay in the game: their late writes must be refused alike.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+
+from everturn.decide.delivery import Doubtful
+from everturn.decide.session import ResetPolicy
+from everturn.ids import Ids
+from everturn.model import Reply
+from everturn.store.interface import Op, P, Store
+from everturn.store.open import open_store
+from everturn.store.operations.commands import apply_command
+from everturn.store.operations.entries import clear_resume_pending, find_entry, list_entries, mark_resume_pending
+from everturn.store.operations.inbox import accept, turn_away
+from everturn.store.operations.instances import found_unclean, held, join, record_drain, record_end, without_end
+from everturn.store.operations.outbox import (
+    claim_next,
+    doubt,
+    give_up,
+    record_part,
+    record_sent,
+    recover_sending,
+    try_later,
+)
+from everturn.store.operations.reading import figures, transcript
+from everturn.store.operations.recovery import (
+    cut_off,
+    cut_off_by_drain,
+    interrupted_keys,
+    judge,
+    suspend_session,
+    tell_too_old,
+)
+from everturn.store.operations.turns import (
+    Begun,
+    begin_effect,
+    begin_next,
+    calling,
+    fail,
+    finish,
+    finish_effect,
+    prove,
+    step,
+)
+from everturn.store.operations.upkeep import expire, forget
+from everturn.testing import ManualClock
+from tests.contracts.store import (
+    AT_ONCE,
+    BY_EVENT,
+    BY_OUTBOX,
+    TABLES,
+    Life,
+    broken,
+    call_of,
+    dump,
+    key_of,
+    living,
+    response,
+    result,
+    select,
+)
+from tests.postgres import PostgresServer
+
+T = TypeVar("T")
+QUEUE = 3
+HOUR, DAY = 3600.0, 86_400.0
+# Each chat has its own way of delivery and its own policy.
+DELIVERIES = {"web": BY_EVENT, "keyed": AT_ONCE, "plain": BY_OUTBOX}
+POLICIES = {
+    "web": ResetPolicy("idle", idle_minutes=120), "keyed": ResetPolicy(), "plain": ResetPolicy("both", idle_minutes=1440),
+}  # fmt: skip
+chats = st.sampled_from(sorted(DELIVERIES))
+lives = st.sampled_from([1, 2])
+actions = st.sampled_from(sorted(Doubtful))
+
+
+@dataclass
+class Run:
+    """An attempt of a turn, as its runner knows it: how many rows it has written, and the call it is in."""
+
+    begun: Begun
+    life: Life
+    written: int = 0
+    call: str | None = None
+
+
+class Pair:
+    """Two stores that are asked the same."""
+
+    def __init__(self, runner: asyncio.Runner, stores: tuple[Store, Store]) -> None:
+        self.runner, self.stores = runner, stores
+
+    def both(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Run it on both; what they say and what they store is the same, and nothing is broken. None for an error."""
+        here, there = self.runner.run(self.outcomes(operation, *args, **kwargs))
+        assert repr(here) == repr(there)
+        tables, others = self.runner.run(self.outcomes(dump))
+        assert tables == others
+        assert self.runner.run(self.outcomes(broken)) == [{}, {}]
+        return None if isinstance(here, BaseException) else here
+
+    def twice(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """The same after a commit whose outcome was unknown."""
+        first = self.both(operation, *args, **kwargs)
+        stored = self.runner.run(self.outcomes(dump))
+        assert self.both(operation, *args, **kwargs) == first
+        assert self.runner.run(self.outcomes(dump)) == stored
+        return first
+
+    async def outcomes(
+        self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> list[T | BaseException]:
+        runs = [store.run(operation, *args, **kwargs) for store in self.stores]
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+
+class Machine(RuleBasedStateMachine):
+    """Drives two stores side by side."""
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__()
+        clock = ManualClock()
+        self.both, self.twice = pair.both, pair.twice
+        self.life = Life(pair.stores[0], clock, Ids(clock, 1))
+        self.runs: dict[tuple[int, int], Run] = {}
+        self.commands: list[tuple[int, str]] = []
+        self.replies: list[Reply] = []
+        for table in TABLES:
+            self.both(select, f"DELETE FROM {table}")
+
+    def at(self, chat: str, number: int = 1) -> Life:
+        """A life that speaks with a chat, a moment later."""
+        self.life.clock.advance(0.001)
+        return replace(self.life, instance=number, delivery=DELIVERIES[chat], policy=POLICIES[chat], fresh_s=HOUR)
+
+    def remember(self, begun: object, life: Life) -> None:
+        if isinstance(begun, Begun):
+            self.runs.setdefault((begun.turn, begun.attempt), Run(begun, life))
+
+    # -- messages and commands ----------------------------------------------------------------------------------------
+
+    @rule(
+        chat=chats,
+        number=lives,
+        words=st.sampled_from(["hi", "yo"]),
+        ext=st.sampled_from([None, None, "1"]),
+        at_once=st.booleans(),
+    )
+    def a_message(self, chat: str, number: int, words: str, ext: str | None, at_once: bool) -> None:  # noqa: FBT001
+        life = self.at(chat, number)
+        accepted = self.twice(accept, life.arrival(words, chat, ext=ext), QUEUE, life.start() if at_once else None)
+        assert accepted is not None
+        self.remember(accepted.begun, life)
+
+    @rule(chat=chats)
+    def a_message_that_is_turned_away(self, chat: str) -> None:
+        life = self.at(chat)
+        self.both(turn_away, life.arrival("x" * 9, chat), "too_long", "Too long.")
+
+    @rule(chat=chats, text=st.sampled_from(["/new", "/stop", "/resume", "/resume 1", "/status"]))
+    def a_command(self, chat: str, text: str) -> None:
+        arrival = self.at(chat).arrival(text, chat)
+        self.both(accept, arrival, QUEUE, None)
+        self.commands.append((arrival.id, chat))
+
+    @precondition(lambda self: self.commands)
+    @rule(data=st.data())
+    def a_command_is_applied(self, data: st.DataObject) -> None:
+        number, chat = data.draw(st.sampled_from(self.commands[-4:]))
+        life = self.at(chat)
+        self.twice(apply_command, number, life.sessions.next(), life.now, life.delivery)
+
+    # -- turns --------------------------------------------------------------------------------------------------------
+
+    @rule(chat=chats, number=lives, suspects=st.booleans())
+    def a_key_is_taken(self, chat: str, number: int, suspects: bool) -> None:  # noqa: FBT001
+        life = self.at(chat, number)
+        self.remember(self.twice(begin_next, key_of(chat), life.start(suspects=suspects)), life)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), what=st.sampled_from(["call", "prove", "step", "step", "effect", "result", "result"]))
+    def a_turn_works(self, data: st.DataObject, what: str) -> None:
+        run = self.drawn(data)
+        begun, now, call = run.begun, run.life.now, f"call {run.written}"
+        if what == "step":
+            asked = response(begun, run.written + 1, call, at=now)
+            self.twice(step, begun, asked, call_of(call), call, prove_it=run.written == 0)
+            run.written, run.call = run.written + 1, call
+        elif what == "result" and run.call:
+            self.twice(finish_effect, begun, result(begun, run.written + 1, run.call, at=now), None)
+            run.written, run.call = run.written + 1, None
+        elif what == "effect":
+            self.twice(begin_effect, begun, call_of(call), now)
+        else:
+            self.twice(prove if what == "prove" else calling, begun.turn)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data(), well=st.sampled_from([True, True, False]))
+    def a_turn_ends(self, data: st.DataObject, well: bool) -> None:  # noqa: FBT001
+        run = self.drawn(data)
+        begun, life = run.begun, run.life
+        if not well:
+            self.twice(fail, begun, "why", "sorry", life.now, life.delivery)
+            return
+        answer = life.answer(begun, run.written + 1)
+        finished = self.twice(finish, begun, answer, life.delivery, life.instance, None)
+        if finished is not None and finished.reply is not None:
+            self.replies.append(finished.reply)
+
+    def drawn(self, data: st.DataObject) -> Run:
+        """One of the latest attempts, whether it still owns its key or not."""
+        run = data.draw(st.sampled_from(list(self.runs.values())[-4:]))
+        self.life.clock.advance(0.001)
+        return run
+
+    # -- deaths -------------------------------------------------------------------------------------------------------
+
+    @rule(number=lives, reason=st.sampled_from(["restart_interrupted", "restart_timeout"]), action=actions)
+    def a_life_ends(self, number: int, reason: str, action: Doubtful) -> None:
+        life = self.at("plain", number)
+        for turn, key, verdict in self.twice(judge, number, life.stuck_after) or ():
+            delivery = next(each for chat, each in DELIVERIES.items() if key_of(chat) == key)
+            self.both(cut_off, turn, key, verdict, life.cause(reason), delivery)
+        self.both(recover_sending, number, {"fake": action}, life.now)
+
+    @precondition(lambda self: self.runs)
+    @rule(data=st.data())
+    def a_turn_is_drained(self, data: st.DataObject) -> None:
+        run = self.drawn(data)
+        cause = run.life.cause("restart_timeout")
+        self.both(cut_off_by_drain, run.begun.turn, run.begun.key, 3, cause, run.life.delivery)
+
+    @rule(number=lives, token=st.sampled_from("abc"))
+    def a_process_comes_or_goes(self, number: int, token: str) -> None:
+        now = self.at("web").now
+        self.twice(join, token, "host", 1, now)
+        self.twice(held, number)
+        self.twice(found_unclean, number)
+        self.twice(record_drain, number, "restart", "deploy", now)
+        self.twice(record_end, number, "unclean", now)
+
+    # -- replies ------------------------------------------------------------------------------------------------------
+
+    @rule(chat=chats, number=lives)
+    def a_reply_is_claimed(self, chat: str, number: int) -> None:
+        life = self.at(chat, number)
+        reply = self.twice(claim_next, key_of(chat), number, life.now)
+        if isinstance(reply, Reply):
+            self.replies.append(reply)
+
+    @precondition(lambda self: self.replies)
+    @rule(data=st.data(), end=st.sampled_from(["sent", "sent", "part", "later", "dead", "doubt"]), action=actions)
+    def a_reply_is_out(self, data: st.DataObject, end: str, action: Doubtful) -> None:
+        reply, now = data.draw(st.sampled_from(self.replies[-3:])), self.at("web").now
+        if end == "sent":
+            self.twice(record_sent, reply.id, ("p",), now, reply.key)
+        elif end == "part":
+            self.twice(record_part, reply.id, ("p",))
+        elif end == "later":
+            self.twice(try_later, reply.id, now + 5, "busy")
+        elif end == "dead":
+            self.twice(give_up, reply.id, now, "refused")
+        else:
+            self.twice(doubt, reply.id, action, now, "lost")
+
+    # -- time, marks and looking --------------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([6.0, HOUR * 1.5, HOUR * 3, DAY * 2, DAY * 20]))
+    def time_passes(self, seconds: float) -> None:
+        self.life.clock.advance(seconds)
+        self.both(forget, self.life.now)
+        for key, turn, *_ in self.both(interrupted_keys) or ():
+            delivery = next(each for chat, each in DELIVERIES.items() if key_of(chat) == key)
+            self.both(tell_too_old, turn, key, self.life.ids.next(), self.life.now, delivery)
+
+    @rule(chat=chats, what=st.sampled_from(["mark", "clear", "suspend", "expire", "expire"]))
+    def an_entry_is_marked(self, chat: str, what: str) -> None:
+        key, now = key_of(chat), self.at(chat).now
+        if what == "mark":
+            self.twice(mark_resume_pending, key, now)
+        elif what == "clear":
+            self.both(clear_resume_pending, key)
+        elif what == "suspend":
+            self.twice(suspend_session, key, now)
+        elif (entry := self.both(find_entry, key)) is not None:
+            self.both(expire, key, entry.active_at, "idle", now)
+
+    def teardown(self) -> None:
+        """Every way of looking sees the same on both."""
+        self.both(figures)
+        self.both(without_end, 0)
+        for entry in self.both(list_entries, "", 99) or ():
+            self.both(transcript, str(entry["session_id"]), 0, 999)
+
+
+def drive(postgres: PostgresServer, tmp_path: Path, *, examples: int, steps: int, random: bool) -> None:
+    postgres.start()
+    with asyncio.Runner() as runner:
+        stores = (
+            runner.run(open_store(f"sqlite:///{tmp_path / 'everturn.db'}")),
+            runner.run(open_store(postgres.create_database())),
+        )
+        try:
+            run_state_machine_as_test(
+                partial(Machine, Pair(runner, stores)),  # type: ignore[arg-type]  # any maker of machines will do
+                settings=settings(
+                    max_examples=examples,
+                    stateful_step_count=steps,
+                    deadline=None,
+                    database=None,
+                    derandomize=not random,
+                    print_blob=True,
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
+        finally:
+            for store in stores:
+                runner.run(store.close())
+
+
+def test_both_engines_say_and_store_the_same(postgres: PostgresServer, tmp_path: Path) -> None:
+    drive(postgres, tmp_path, examples=15, steps=25, random=False)
+
+
+@pytest.mark.torture
+def test_both_engines_say_and_store_the_same_for_long(postgres: PostgresServer, tmp_path: Path) -> None:
+    drive(postgres, tmp_path, examples=200, steps=60, random=True)
+
+
+async def test_a_broken_rule_is_seen(store_url: str) -> None:
+    """The machine's eyes work."""
+    async with living(store_url) as life:
+        await life.called()
+        assert await life.store.read(broken) == {}
+        await life.plant("UPDATE turn SET instance=9")
+        await life.plant("UPDATE message SET seq=2")
+        assert set(await life.store.read(broken)) == {"a holder without its running turn", "a transcript with a gap"}

@@ -1,0 +1,178 @@
+"""What no message waits for: sessions that expire, and what is forgotten when it was kept long enough."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from everturn.store.operations.entries import list_entries
+from everturn.store.operations.inbox import Outcome, accept
+from everturn.store.operations.outbox import give_up, record_sent
+from everturn.store.operations.reading import transcript
+from everturn.store.operations.recovery import suspend_session
+from everturn.store.operations.telling import event_range
+from everturn.store.operations.upkeep import BATCH, BODIES_KEPT_S, DAY_S, IDS_KEPT_S, expire, forget, idle_entries
+from tests.contracts.store import BY_EVENT, QUEUE, Life, key_of, living
+
+
+@pytest.fixture
+async def life(store_url: str) -> AsyncIterator[Life]:
+    async with living(store_url) as life:
+        yield life
+
+
+# -- expiry -----------------------------------------------------------------------------------------------------------
+
+
+async def test_an_expired_session_is_ended_without_waiting_for_a_message(life: Life) -> None:
+    """Behaviour 1.10"""
+    begun = await life.talk()
+    at = life.now
+    life.clock.advance(DAY_S)
+    assert await life.store.run(expire, key_of(), at, "idle", life.now) is True
+    assert await life.unchanged(expire, key_of(), at, "idle", life.now) is False
+    rows = await life.look("SELECT session_id, ended_at, end_reason, messages FROM session")
+    assert rows == [(begun.session_id, life.now, "idle", 2)]
+    entry = await life.entry()
+    assert (entry.session_id, entry.expired, entry.active_at) == (begun.session_id, "idle", at)
+    assert (await life.store.read(list_entries, "", 9))[0]["end_reason"] == "idle"
+
+
+@pytest.mark.parametrize("moved", ["message", "turn", "interrupted", "activity", "command", "nobody"])
+async def test_a_session_that_moved_since_it_was_looked_at_is_not_expired(life: Life, moved: str) -> None:
+    await life.talk()
+    at = life.now
+    life.clock.advance(DAY_S)
+    if moved == "message":
+        await life.accept("next")
+    elif moved == "command":
+        await life.accept("/status")
+    elif moved == "activity":
+        await life.talk("next")
+    elif moved in {"turn", "interrupted"}:
+        await life.called("next")
+        await life.die() if moved == "interrupted" else None
+    key = key_of("nobody") if moved == "nobody" else key_of()
+    assert await life.unchanged(expire, key, at, "idle", life.now) is False
+
+
+async def test_an_expiry_and_a_message_at_once_leave_one_session_in_use(life: Life) -> None:
+    for number in range(10):
+        chat = str(number)
+        first = await life.talk(chat=chat)
+        at = life.now
+        life.clock.advance(DAY_S)
+        expired, begun = await asyncio.gather(
+            life.store.run(expire, key_of(chat), at, "idle", life.now), life.begun("next", chat)
+        )
+        assert (begun.session_id == first.session_id) is not expired
+        rows = await life.look("SELECT session_id FROM session WHERE key=$1 AND ended_at IS NULL", key_of(chat))
+        assert rows == [(begun.session_id,)]
+
+
+async def test_only_idle_sessions_are_looked_at_a_page_at_a_time(life: Life) -> None:
+    for chat in ("a", "b", "c"):
+        await life.talk(chat=chat)
+    await life.called(chat="running")
+    await life.accept(chat="waiting")
+    await life.store.run(expire, key_of("b"), life.now, "daily", life.now)
+    first = await life.store.read(idle_entries, "", 1)
+    rest = await life.store.read(idle_entries, first[-1].key, 9)
+    assert [entry.key for entry in first + rest] == [key_of("a"), key_of("c")]
+
+
+# -- forgetting -------------------------------------------------------------------------------------------------------
+
+
+async def forget_all(life: Life) -> None:
+    while await life.store.run(forget, life.now):
+        pass
+
+
+async def test_the_id_outlives_the_body_by_thirty_days(life: Life) -> None:
+    """Promise 2"""
+    await life.store.run(accept, life.arrival("secret", ext="1"), QUEUE, life.start())
+    await life.finish(await life.began())
+    life.clock.advance(BODIES_KEPT_S - 1)
+    await forget_all(life)
+    assert await life.look("SELECT body FROM inbox") == [("secret",)]
+    life.clock.advance(2)
+    await forget_all(life)
+    assert await life.look("SELECT body, state FROM inbox") == [("", "done")]
+    life.clock.advance(IDS_KEPT_S - BODIES_KEPT_S - 2)
+    await forget_all(life)
+    late = life.arrival("secret", ext="1")
+    assert (await life.unchanged(accept, late, QUEUE, life.start())).outcome is Outcome.DUPLICATE
+    life.clock.advance(2)
+    await forget_all(life)
+    assert await life.look("SELECT id FROM inbox") == []
+
+
+async def test_what_is_open_is_never_forgotten(life: Life) -> None:
+    begun = await life.called("running")
+    await life.accept("waiting")
+    await life.talk(chat="owed")
+    life.clock.advance(100 * DAY_S)
+    await forget_all(life)
+    assert await life.look("SELECT body FROM inbox WHERE key=$1 ORDER BY id", begun.key) == [("running",), ("waiting",)]
+    assert await life.look("SELECT state FROM outbox") == [("owed",)]
+    assert (await life.finish(begun)).more is True
+
+
+async def test_the_id_of_a_message_that_waited_long_is_kept_after_its_end(life: Life) -> None:
+    await life.store.run(accept, life.arrival("patient", ext="1"), QUEUE, None)
+    life.clock.advance(50 * DAY_S)
+    await life.finish(await life.began())
+    await forget_all(life)
+    assert (await life.accept("patient", ext="1")).outcome is Outcome.DUPLICATE
+    life.clock.advance(IDS_KEPT_S + 1)
+    await forget_all(life)
+    assert await life.look("SELECT id FROM inbox") == []
+
+
+async def test_sent_replies_are_forgotten_and_dead_letters_kept(life: Life) -> None:
+    turns = [await life.talk(chat=chat) for chat in ("sent", "dead")]
+    for chat in ("sent", "dead"):
+        await life.claim(chat)
+    await life.store.run(record_sent, turns[0].turn, ("p",), life.now, turns[0].key)
+    await life.store.run(give_up, turns[1].turn, life.now, "refused")
+    life.clock.advance(IDS_KEPT_S + 1)
+    await forget_all(life)
+    assert await life.states("outbox") == ["dead"]
+
+
+async def test_old_events_go_and_their_numbers_are_not_given_again(life: Life) -> None:
+    here = replace(life, delivery=BY_EVENT)
+    await here.talk()
+    life.clock.advance(6 * DAY_S)
+    await here.talk("later")
+    assert await life.store.read(event_range, key_of()) == (1, 8)
+    life.clock.advance(2 * DAY_S)
+    await forget_all(life)
+    assert await life.store.read(event_range, key_of()) == (5, 8)
+    life.clock.advance(8 * DAY_S)
+    await forget_all(life)
+    assert await life.store.read(event_range, key_of()) == (0, 8)
+    assert (await here.begun("new")).events[0].seq == 9
+    assert await life.store.read(event_range, key_of("nobody")) == (0, 0)
+
+
+async def test_conversations_are_not_forgotten(life: Life) -> None:
+    begun = await life.talk()
+    await life.store.run(suspend_session, key_of(), life.now)
+    life.clock.advance(1000 * DAY_S)
+    await forget_all(life)
+    assert len(await life.store.read(transcript, begun.session_id, 0, 9)) == 2
+    assert (await life.entry()).session_id == begun.session_id
+
+
+async def test_forgetting_takes_bounded_batches(life: Life) -> None:
+    rows = ",".join(f"({n}, 'm{n}', 'fake', '', 'k', 'message', '', 'x', 'done', 1, 1)" for n in range(1, BATCH + 12))
+    await life.plant(
+        "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, accepted_at, ended_at)"
+        f" VALUES {rows}"
+    )
+    assert await life.store.run(forget, life.now) == BATCH + 11  # a batch of ids, and the bodies of the rest
+    assert await life.store.run(forget, life.now) == 11
+    assert await life.store.run(forget, life.now) == 0
