@@ -97,7 +97,9 @@ def paid_twice(history: History) -> list[str]:
 
 def notes(transcripts: Mapping[str, Sequence[str]]) -> list[str]:
     """Promise 7: a note never enters a transcript."""
-    return [f"note in the transcript of {chat}" for chat, rows in transcripts.items() if any(NOTE in row for row in rows)]
+    return [
+        f"note in the transcript of {chat}" for chat, rows in transcripts.items() if any(NOTE in row for row in rows)
+    ]
 
 
 # -- ring two: what people saw of real processes over HTTP -------------------------------------------------------------
@@ -129,7 +131,9 @@ class Watched:
     """Everything that people saw of a gateway, whatever happened to its processes."""
 
     posts: dict[tuple[str, str], Post] = field(default_factory=dict)
-    events: dict[str, list[Seen]] = field(default_factory=dict)  # chat -> what its watcher received, over all connections
+    events: dict[str, list[Seen]] = field(
+        default_factory=dict
+    )  # chat -> what its watcher received, over all connections
     kept: dict[str, list[Seen]] = field(default_factory=dict)  # chat -> what a newcomer gets in the end
     ledger: list[str] = field(default_factory=list)
     transcripts: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)

@@ -1,6 +1,4 @@
-"""Waiting, with a time limit: for a change that somebody tells us of, or (the only poll in the tests) for what another
-process does and tells nobody.
-"""
+"""Waiting for a condition with a time limit, without polling: whoever changes something tells those who wait."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +7,6 @@ from typing import TypeVar
 
 T = TypeVar("T")
 LONGEST_S = 60.0
-LOOK_EVERY_S = 0.02
 
 
 class Changes:
@@ -35,11 +32,3 @@ class Changes:
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s):
                 await self._next.wait()
-
-
-async def until(true: Callable[[], T], within_s: float = LONGEST_S) -> T:
-    """Look again and again until this is true, and return what it said; TimeoutError after so many seconds."""
-    async with asyncio.timeout(within_s):
-        while not (found := true()):
-            await asyncio.sleep(LOOK_EVERY_S)
-    return found

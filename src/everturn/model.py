@@ -79,6 +79,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = 0
     event_seq: int = 0
     turns: int = 0
+    waiting: int = 0  # accepted and not begun, commands included
 
 
 class InboxState(StrEnum):

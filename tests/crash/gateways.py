@@ -49,25 +49,30 @@ class Told:
     body: dict[str, Any]
 
 
-class Gateway:
-    """The gateway of one home, over all its lives. What it listens on changes with every life.
+class Lives:
+    """The processes of one home, one after the other. What they listen on changes with every life.
 
     `prefix` is put before the command (nsenter); `seen` is where we see the home, if that is elsewhere.
     """
 
     def __init__(
-        self, home: Path, *arguments: str, prefix: Sequence[str] = (), seen: Path | None = None, **settings: str
+        self,
+        home: Path,
+        *arguments: str,
+        settings: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+        seen: Path | None = None,
     ) -> None:
         self.home = home
+        self.seen = seen or home
         self.changes = Changes()
         self.lines: list[str] = []
         self.start_s = 0.0
-        self._seen = seen or home
         self._command = [*prefix, *PROGRAM, "run", "--home", str(home), "--port", "0", *arguments]
-        self._settings = settings
+        self._settings = settings or {}
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._http = httpx.AsyncClient(trust_env=False, verify=False, timeout=30.0, limits=httpx.Limits())
+        self._began = 0.0
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,9 +84,6 @@ class Gateway:
             self._kill_orphan()
         if self._process is not None:
             await self.ended()
-        await self._http.aclose()
-
-    # -- its lives -----------------------------------------------------------------------------------------------------
 
     async def start(self, *prefix: str) -> Self:
         """A new life, perhaps under another program (strace); returns when the process is there, long before ready."""
@@ -127,7 +129,9 @@ class Gateway:
 
     async def ready(self, times: int = 1) -> Self:
         """Wait until it said so often that it is ready. An end instead is an error that shows the log."""
-        await self.changes.until(lambda: self.readies >= times or not self._is_read(), LONGEST_S)
+        reading = self._reading
+        assert reading is not None
+        await self.changes.until(lambda: self.readies >= times or reading.done(), LONGEST_S)
         assert self.readies >= times, f"it ended instead of being ready:\n{self.output}"
         return self
 
@@ -148,7 +152,7 @@ class Gateway:
 
     def kill_inner(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the gateway itself, where the process that we started is its supervisor or tracer."""
-        who = holder(Home(self._seen))
+        who = holder(Home(self.seen))
         assert who is not None
         os.kill(who.pid, number)
 
@@ -170,18 +174,10 @@ class Gateway:
         self.kill(signal.SIGTERM)
         return await self.ended()
 
-    def ledger(self) -> list[str]:
-        """What the demo agent really did."""
-        file = self._seen / "demo-ledger.txt"
-        return file.read_text().splitlines() if file.exists() else []
-
     def _kill_orphan(self) -> None:
         """A gateway outlives its tracer, and takes its time to drain when its supervisor is killed."""
         with suppress(AssertionError, OSError):
             self.kill_inner()
-
-    def _is_read(self) -> bool:
-        return self._reading is not None and not self._reading.done()
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
@@ -193,7 +189,24 @@ class Gateway:
         # Who waits looks once more when this task is done.
         asyncio.get_running_loop().call_soon(self.changes.changed)
 
-    # -- asking it -----------------------------------------------------------------------------------------------------
+
+class Gateway(Lives):
+    """The gateway of one home, over all its lives, and what can be asked over HTTP."""
+
+    def __init__(
+        self,
+        home: Path,
+        *arguments: str,
+        settings: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+        seen: Path | None = None,
+    ) -> None:
+        super().__init__(home, *arguments, settings=settings, prefix=prefix, seen=seen)
+        self._http = httpx.AsyncClient(trust_env=False, verify=False, timeout=30.0, limits=httpx.Limits())
+
+    async def __aexit__(self, *_: object) -> None:
+        await super().__aexit__()
+        await self._http.aclose()
 
     async def ask(self, method: str, path: str, body: object = None) -> Told | None:
         """One request; None when nobody listens or the answer was cut off."""
@@ -240,6 +253,11 @@ class Gateway:
         listed = (await self.get("/control/sessions?limit=1000"))["sessions"]
         return dict(next(each for each in listed if each["key"].endswith(f":{chat}")))
 
+    def ledger(self) -> list[str]:
+        """What the demo agent really did."""
+        file = self.seen / "demo-ledger.txt"
+        return file.read_text().splitlines() if file.exists() else []
+
     @asynccontextmanager
     async def stream(self, chat: str, after: int) -> AsyncIterator[AsyncIterator[Seen]]:
         """The events of a chat as they come, until the connection ends; then TransportError, or just the end."""
@@ -276,7 +294,7 @@ class Gateway:
         return self.url + path
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {(self._seen / 'api_token').read_text().strip()}"}
+        return {"Authorization": f"Bearer {(self.seen / 'api_token').read_text().strip()}"}
 
 
 async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Seen]:
@@ -292,10 +310,10 @@ async def _events(lines: AsyncIterator[str]) -> AsyncIterator[Seen]:
             fields = {}
 
 
-async def command(*arguments: str, home: Path, **settings: str) -> Ended:
+async def command(*arguments: str, home: Path) -> Ended:
     """Run one `everturn` command to its end."""
     process = await asyncio.create_subprocess_exec(
-        *PROGRAM, *arguments, "--home", str(home), env=environment(settings), stdin=asyncio.subprocess.DEVNULL,
+        *PROGRAM, *arguments, "--home", str(home), env=environment({}), stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     out, err = await asyncio.wait_for(process.communicate(), LONGEST_S)
@@ -303,8 +321,8 @@ async def command(*arguments: str, home: Path, **settings: str) -> Ended:
     return Ended(process.returncode, out.decode(), err.decode())
 
 
-async def sessions(home: Path, **settings: str) -> dict[str, dict[str, Any]]:
+async def sessions(home: Path) -> dict[str, dict[str, Any]]:
     """`everturn sessions --json`, by chat."""
-    ended = await command("sessions", "--json", home=home, **settings)
+    ended = await command("sessions", "--json", home=home)
     assert ended.code == 0, ended
     return {each["key"].rpartition(":")[2]: each for each in json.loads(ended.out)}

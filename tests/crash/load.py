@@ -33,7 +33,7 @@ class People:
         self.changes = Changes()
         self.closing = False
         self._moments = itertools.count(1)
-        self._people = [Person(self, f"chat-{number}", Random(random.random())) for number in range(chats)]  # noqa: S311
+        self._people = [Person(self, f"chat-{number}", Random(random.random())) for number in range(chats)]
         self._watching: list[asyncio.Task[None]] = []
         self._writing: list[asyncio.Task[None]] = []
 
@@ -66,7 +66,7 @@ class People:
     async def content(self) -> None:
         """Wait until everybody has said what they had to say and has the answers."""
         await asyncio.gather(*map(asyncio.shield, self._writing))
-        await self.changes.until(lambda: all(person.settled() for person in self._people), FINISH_S)
+        await self.changes.until(lambda: all(person.content() for person in self._people), FINISH_S)
 
     async def refused(self) -> None:
         """Wait until somebody is told that nothing can be stored now."""
@@ -93,8 +93,8 @@ class People:
             async with asyncio.timeout(FINISH_S):
                 await self.content()
         except TimeoutError:
-            open_chats = {person.chat: person.open() for person in self._people if person.open()}
-            raise AssertionError(f"never answered: {open_chats}\n{self.gateway.output}") from None
+            stuck = [person.where() for person in self._people if not person.content()]
+            raise AssertionError("\n".join([f"not settled: {stuck}", self.gateway.output])) from None
 
 
 class Person:
@@ -157,14 +157,20 @@ class Person:
                 assert told.status in {429, 503}, told
             await self._gateway.changes.next(AGAIN_S)
 
-    def settled(self) -> bool:
-        """Whether every message is answered and the last turn's end was told."""
-        return not self.open() and (not self._events or self._idle)
+    def content(self) -> bool:
+        """Whether everything was acknowledged and answered, and the last turn's end was told."""
+        silent = any(post.acknowledged is None for post in self.posts)
+        return not silent and not self.open() and (not self._events or self._idle)
 
     def open(self) -> list[str]:
         """The messages without an answer."""
         answered = self._people.watched.replies(self.chat)
         return [post.id for post in self.posts if post.id not in answered]
+
+    def where(self) -> str:
+        """How far it got: what is not acknowledged, what is not answered, the last events."""
+        silent = [post.id for post in self.posts if post.acknowledged is None]
+        return f"{self.chat}: no acknowledgement of {silent}, no answer to {self.open()}, last {self._events[-4:]}"
 
     async def _say(self, text: str) -> None:
         post = Post(self.chat, f"m{len(self.posts)}", text, self._people.moment())

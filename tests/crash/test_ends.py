@@ -42,7 +42,7 @@ async def test_sigterm_is_a_planned_end_that_lets_turns_finish(tmp_path: Path) -
 
 
 async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with Gateway(tmp_path, "--supervise", **SHORT_DRAIN) as gateway:
+    async with Gateway(tmp_path, "--supervise", settings=SHORT_DRAIN) as gateway:
         await gateway.up()
         await busy(gateway, "one", "work 4 0.5")
         assert await answered(gateway, "two") is not None
@@ -63,7 +63,7 @@ async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
     tmp_path: Path, kind: str, reason: str
 ) -> None:
     """D0.3: a lane that finished just before the drain is neither marked nor suspended."""
-    async with Gateway(tmp_path, **SHORT_DRAIN, **WAIT_FOR_MESSAGE) as gateway:
+    async with Gateway(tmp_path, settings=SHORT_DRAIN | WAIT_FOR_MESSAGE) as gateway:
         await gateway.up()
         await busy(gateway, "long")
         await answered(gateway, "finished")
@@ -80,7 +80,7 @@ async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
 
 
 async def test_what_a_stop_cut_off_is_finished_by_the_next_life(tmp_path: Path) -> None:
-    async with Gateway(tmp_path, **SHORT_DRAIN) as gateway:
+    async with Gateway(tmp_path, settings=SHORT_DRAIN) as gateway:
         await gateway.up()
         await busy(gateway, "one", "work 3 0.5")
         assert (await command("stop", home=tmp_path)).code == 0
@@ -108,7 +108,7 @@ async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
                 f"I see {2 + 2 * number} earlier messages of this conversation. You said: word {number}"
             )
             assert (await gateway.explain(f"one-word {number}"))["turn"]["note"] is None
-        assert (now["state"], now["unclean_ends"], now["auto_reset_reason"]) == ("active", 0, None)
+        assert (before["state"], before["unclean_ends"], before["auto_reset_reason"]) == ("active", 0, None)
         assert len(await gateway.transcript("one")) == 10
         seen = await gateway.events("one", "reply", to="one-word 3")
         assert {event.kind for event in seen} == {"message", "turn", "reply"}
@@ -116,7 +116,7 @@ async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
 
 async def test_a_kill_leaves_a_session_that_is_marked_already_as_it_is(tmp_path: Path) -> None:
     """D4.19: nothing was running there, so neither its mark, nor its time, nor its count changes; nobody is suspended."""
-    async with Gateway(tmp_path, **SHORT_DRAIN, **WAIT_FOR_MESSAGE) as gateway:
+    async with Gateway(tmp_path, settings=SHORT_DRAIN | WAIT_FOR_MESSAGE) as gateway:
         await gateway.up()
         await busy(gateway, "one")
         await gateway.stopped()

@@ -53,9 +53,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "gateway.lock"}
 
 
-async def used(home: Path, *, prefix: list[str] | None = None, seen: Path | None = None, **settings: str) -> None:
-    """Let a gateway live in this home, and end well."""
-    async with Gateway(home, prefix=prefix or [], seen=seen, **settings) as gateway:
+async def use(gateway: Gateway) -> None:
+    """Let it live for a while, and end well."""
+    async with gateway:
         await gateway.up()
         for number in range(20):
             await gateway.says("one", f"m{number}", "word " * 100)
@@ -65,7 +65,7 @@ async def used(home: Path, *, prefix: list[str] | None = None, seen: Path | None
 
 async def test_a_full_disk_is_told_and_waited_out(disk: SmallDisk) -> None:
     """Nobody is told "received" for what is not stored, and it goes on by itself when there is space again."""
-    async with Gateway(disk.path, prefix=disk.prefix, seen=disk.seen, **BREAKERS_OFF) as gateway:
+    async with Gateway(disk.path, prefix=disk.prefix, seen=disk.seen, settings=BREAKERS_OFF) as gateway:
         people = People(gateway, Random(1), chats=4, tools=False)
         await gateway.up()
         async with people.writing():
@@ -79,7 +79,7 @@ async def test_a_full_disk_is_told_and_waited_out(disk: SmallDisk) -> None:
 
 
 async def test_a_kill_on_a_full_disk_is_recovered_from_when_there_is_space(disk: SmallDisk) -> None:
-    async with Gateway(disk.path, prefix=disk.prefix, seen=disk.seen, **BREAKERS_OFF) as gateway:
+    async with Gateway(disk.path, prefix=disk.prefix, seen=disk.seen, settings=BREAKERS_OFF) as gateway:
         people = People(gateway, Random(2), chats=4, tools=False)
         await gateway.up()
         async with people.writing():
@@ -95,7 +95,7 @@ async def test_a_kill_on_a_full_disk_is_recovered_from_when_there_is_space(disk:
 
 
 async def test_a_read_only_home_is_refused_in_clear_words_and_not_touched(disk: SmallDisk) -> None:
-    await used(disk.path, prefix=disk.prefix, seen=disk.seen)
+    await use(Gateway(disk.path, prefix=disk.prefix, seen=disk.seen))
     before = contents(disk.seen)
     await disk.make_read_only()
     async with Gateway(disk.path, prefix=disk.prefix, seen=disk.seen) as gateway:
@@ -105,10 +105,10 @@ async def test_a_read_only_home_is_refused_in_clear_words_and_not_touched(disk: 
 
 async def test_a_read_only_database_is_refused_in_clear_words_and_not_touched(tmp_path: Path, disk: SmallDisk) -> None:
     settings = {"EVERTURN_STORE_URL": f"sqlite:///{disk.path}/everturn.db"}
-    await used(tmp_path / "home", prefix=disk.prefix, **settings)
+    await use(Gateway(tmp_path / "home", prefix=disk.prefix, settings=settings))
     before = contents(disk.seen)
     await disk.make_read_only()
-    async with Gateway(tmp_path / "home", prefix=disk.prefix, **settings) as gateway:
+    async with Gateway(tmp_path / "home", prefix=disk.prefix, settings=settings) as gateway:
         assert "everturn.db is read-only: make the file and its directory writable" in await refusal(gateway)
     assert contents(disk.seen) == before
 
@@ -139,7 +139,7 @@ def cut_short(data: bytes) -> bytes:
 async def test_a_damaged_database_is_refused_in_clear_words_and_not_touched(
     tmp_path: Path, damage: Callable[[bytes], bytes], words: str
 ) -> None:
-    await used(tmp_path)
+    await use(Gateway(tmp_path))
     database = tmp_path / "everturn.db"
     database.write_bytes(damage(database.read_bytes()))
     before = contents(tmp_path)
@@ -164,7 +164,8 @@ async def test_a_database_server_that_goes_away_is_waited_for(
     tmp_path: Path, postgres: PostgresServer, database_url: str, mode: str
 ) -> None:
     """In the middle of everything, twice: who posts meanwhile is told, and nobody loses anything."""
-    async with Gateway(tmp_path, EVERTURN_STORE_URL=database_url, **BREAKERS_OFF) as gateway:
+    settings = {**BREAKERS_OFF, "EVERTURN_STORE_URL": database_url}
+    async with Gateway(tmp_path, settings=settings) as gateway:
         people = People(gateway, Random(3), chats=6)
         await gateway.up()
         async with people.writing():
@@ -180,7 +181,7 @@ async def test_a_database_server_that_goes_away_is_waited_for(
 async def test_a_start_without_the_database_server_says_so_and_may_be_tried_again(
     tmp_path: Path, postgres: PostgresServer, database_url: str
 ) -> None:
-    async with Gateway(tmp_path, EVERTURN_STORE_URL=database_url) as gateway:
+    async with Gateway(tmp_path, settings={"EVERTURN_STORE_URL": database_url}) as gateway:
         await asyncio.to_thread(postgres.stop)
         await gateway.start()
         assert await gateway.ended() == 1

@@ -40,7 +40,7 @@ async def live(gateway: Gateway, people: People) -> int:
 
 async def dies_at(home: Path, call: str, number: int) -> bool:
     """Die at the N-th sync of a thread; the next life finishes, and the history must be right. False without a death."""
-    async with Gateway(home, **BREAKERS_OFF) as gateway:
+    async with Gateway(home, settings=BREAKERS_OFF) as gateway:
         people = People(gateway, Random(number), chats=1, script=WORDS)
         await gateway.start(*killer(call, number))
         async with people.writing():

@@ -1,9 +1,9 @@
 """What the gateway's tests share: an agent that does what the words say and can be held, deaths, and ways to look."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.decide.session import ResetPolicy
@@ -12,9 +12,11 @@ from everturn.model import Effect, Message, SessionEntry, ToolCall
 from everturn.store.open import open_store
 from everturn.store.operations.entries import find_entry
 from everturn.store.operations.reading import explain, transcript
-from everturn.testing import FakePlatform, World, key_of
+from everturn.testing import FakePlatform, ManualClock, World, key_of
 
+T = TypeVar("T")
 PATIENCE_S = 20.0
+A_SECOND_LASTS_S = 0.002
 EAGER = Settings(drain_s=0.0)  # a drain that cuts off at once
 IDLE_HOUR = Policies(default=ResetPolicy("idle", idle_minutes=60))
 
@@ -32,9 +34,10 @@ class Attempt:
 
 
 class Actor:
-    """Plays the words of a message: `nocall`, `tool`, `hold`, `raise`, `empty`, in their order; anything else is just said.
+    """Plays the words of a message, in their order: `nocall`, `tool`, `step`, `hold`, `raise`, `empty`; the rest is just said.
 
-    A held turn waits until its words are released, in whichever life. What was done in an earlier attempt is not repeated.
+    A tool is used once in a turn, a step is taken in each attempt. A held turn waits until its words are released, in
+    whichever life.
     """
 
     def __init__(self, effect: Effect = Effect.ONCE) -> None:
@@ -50,9 +53,7 @@ class Actor:
 
     async def run(self, turn: TurnContext) -> Answer:
         """Do what the words say."""
-        self.attempts.append(
-            Attempt(turn.words, turn.attempt, turn.note or "", turn.id, turn.session_id, turn.earlier)
-        )
+        self.attempts.append(Attempt(turn.words, turn.attempt, turn.note or "", turn.id, turn.session_id, turn.earlier))
         self.overlaps += [turn.key] if turn.key in self._at_work else []
         self._at_work.append(turn.key)
         self.most_at_once = max(self.most_at_once, len(self._at_work))
@@ -95,6 +96,8 @@ class Actor:
         for place, act in enumerate(acts):
             if act == "tool" and acts[:place].count("tool") >= done:
                 await turn.step("", [ToolCall(f"call-{place}", "tool", effect=self._effect)], self._act)
+            elif act == "step":
+                await turn.step(f"step {turn.attempt}", [], self._act)
             elif act == "hold":
                 await self._hold(turn.words)
             elif act == "raise":
@@ -162,10 +165,10 @@ async def said_in(world: World, session_id: str) -> list[Message]:
 
 
 async def life_of(world: World, message_id: str) -> dict[str, Any]:
-    """What became of one message."""
-    lives = await world.store.read(explain, message_id)
-    assert len(lives) == 1
-    return lives[0]
+    """What became of one message, as soon as it is stored."""
+    lives = await until_read(lambda: world.store.read(explain, message_id), bool)
+    (life,) = lives
+    return dict(life)
 
 
 async def until_read(read: Callable[[], Any], true: Callable[[Any], bool]) -> Any:
@@ -180,6 +183,16 @@ async def until_ended(world: World, message_id: str, state: str) -> dict[str, An
     """Wait until a message's row is in this state; returns its life."""
     found: dict[str, Any] = await until_read(lambda: life_of(world, message_id), lambda life: life["state"] == state)
     return found
+
+
+async def while_time_passes(world: World, work: Awaitable[T]) -> T:
+    """Move the world's clock on, second by second, until the work is done."""
+    assert isinstance(world.clock, ManualClock)
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        world.clock.advance(1)
+        await asyncio.wait({task}, timeout=A_SECOND_LASTS_S)
+    return await task
 
 
 async def ask(platform: FakePlatform, chat: str, text: str) -> str:

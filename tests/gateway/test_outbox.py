@@ -1,6 +1,7 @@
 """Delivering: in order to each chat, once where the platform lets us know, retried, looked for, or given up visibly."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,8 +13,8 @@ from everturn.gateway.parts import Settings
 from everturn.model import SessionSource
 from everturn.platform.interface import Limits
 from everturn.store.operations.reading import figures
-from everturn.testing import Fault, FakePlatform, ManualClock, ScriptedAgent, World
-from tests.gateway.scenes import Actor, die, life_of, restarted, told, until_read
+from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World
+from tests.gateway.scenes import Actor, die, life_of, restarted, told, until_read, while_time_passes
 
 LOST = Fault(OutcomeUnknown("the connection was lost"), accepted=True)
 NOT_SENT = Fault(OutcomeUnknown("the connection was lost"))
@@ -49,13 +50,9 @@ async def said_hello(url: str, platform: FakePlatform, settings: Settings = Sett
 
 async def attempts(world: World, count: int) -> None:
     """Let time pass until the platform was called this often."""
-    platform, clock = world.platforms["fake"], world.clock
+    platform = world.platforms["fake"]
     assert isinstance(platform, FakePlatform)
-    assert isinstance(clock, ManualClock)
-    async with asyncio.timeout(20):
-        while platform.calls < count:
-            clock.advance(1)
-            await asyncio.sleep(0)
+    await while_time_passes(world, platform.until(lambda: platform.calls >= count))
 
 
 async def reply_to(world: World, message_id: str, state: str) -> dict[str, object]:
@@ -87,7 +84,7 @@ async def test_attempts_back_off(store_url: str) -> None:
             await attempts(world, call)
             times.append(world.clock.now())
         await platform.until(lambda: bool(platform.screen))
-    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(times)]
     assert all(gap >= wanted for gap, wanted in zip(gaps, (1, 2, 4, 8), strict=True)), gaps
 
 
@@ -152,8 +149,7 @@ async def test_class_c_does_what_the_owner_said_and_goes_on(store_url: str, poli
     platform = FakePlatform(faults=[LOST], surety=Surety.NEITHER)
     async with said_hello(store_url, platform, Settings(on_doubt=policy)) as world:
         await reply_to(world, "m1", state)
-        platform.say("one", "again")
-        await told(platform, "one", "echo: again")
+        await reply_to(world, platform.say("one", "again"), "sent")
         assert (await world.store.read(figures))["outbox"] == ({"doubtful": 1} if policy == "ask" else {})
     assert platform.texts("one") == ["echo: hello", "echo: again"]
 
@@ -175,9 +171,7 @@ async def test_after_a_failure_between_parts_the_rest_goes_on(store_url: str, su
     platform = FakePlatform(limits=Limits(text=80), faults=[None, fault], surety=surety)
     async with World(store_url, ScriptedAgent(answer=lambda _: words), [platform], ManualClock()) as world:
         platform.say("one", "hello")
-        await platform.until(lambda: platform.calls >= 2)
-        await attempts(world, 4)
-        await reply_to(world, "m1", "sent")
+        await while_time_passes(world, reply_to(world, "m1", "sent"))
     assert " ".join(platform.texts("one")) == words
 
 
@@ -211,17 +205,15 @@ async def test_a_death_between_sending_and_its_record_shows_the_reply_once_trap_
     store_url: str, surety: Surety
 ) -> None:
     platform = Slow("one", surety)
-    world = World(store_url, ScriptedAgent(), [platform])
-    await world.start()
-    platform.say("one", "hello")
-    await platform.asked.wait()
-    platform.go_on.set()
-    await die(world)
-    await world.start()
-    await told(platform, "one", "echo: hello")
-    await reply_to(world, "m1", "sent")
-    await world.stop()
-    assert platform.texts("one") == ["echo: hello"]
+    async with World(store_url, ScriptedAgent(), [platform]) as world:
+        platform.say("one", "hello")
+        await platform.asked.wait()
+        platform.go_on.set()
+        await die(world)
+        await world.start()
+        await told(platform, "one", "echo: hello")
+        await reply_to(world, "m1", "sent")
+        assert platform.texts("one") == ["echo: hello"]
 
 
 async def test_a_reply_that_a_dead_life_could_not_send_is_sent_by_the_next(store_url: str) -> None:
@@ -236,15 +228,13 @@ async def test_a_reply_that_a_dead_life_could_not_send_is_sent_by_the_next(store
 async def test_a_reply_to_a_platform_that_is_gone_waits_for_it(store_url: str) -> None:
     clock = ManualClock()
     platform, other = Slow("one"), FakePlatform("other")
-    world = World(store_url, Actor(), [platform], clock)
-    await world.start()
-    platform.say("one", "hello")
-    await platform.asked.wait()
-    await die(world)
-    async with World(store_url, Actor(), [other], clock) as without:
-        await reply_to(without, "m1", "owed")
-    platform.go_on.set()
-    clock.advance(120)
-    await world.start()
-    await told(platform, "one", "answer: hello")
-    await world.stop()
+    async with World(store_url, Actor(), [platform], clock) as world:
+        platform.say("one", "hello")
+        await platform.asked.wait()
+        await die(world)
+        async with World(store_url, Actor(), [other], clock) as without:
+            await reply_to(without, "m1", "owed")
+        platform.go_on.set()
+        clock.advance(120)
+        await world.start()
+        await told(platform, "one", "answer: hello")

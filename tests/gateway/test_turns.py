@@ -43,20 +43,18 @@ async def test_no_more_turns_run_at_once_than_allowed(store_url: str) -> None:
 
 async def test_half_of_the_slots_are_kept_for_new_work(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
-    world = World(store_url, agent, [platform], settings=Settings(running_turns=4))
-    await world.start()
-    for number in range(4):
-        platform.say(f"old {number}", f"hold {number}")
-    await agent.until(lambda: len(agent.holding) == 4)
-    await die(world)
-    await world.start()
-    await agent.until(lambda: len(agent.holding) == 2)
-    for number in range(3):
-        await ask(platform, f"new {number}", "hello")
-    assert len(agent.holding) == 2
-    agent.release()
-    await platform.until(lambda: all(platform.texts(f"old {number}") for number in range(4)))
-    await world.stop()
+    async with World(store_url, agent, [platform], settings=Settings(running_turns=4)) as world:
+        for number in range(4):
+            platform.say(f"old {number}", f"hold {number}")
+        await agent.until(lambda: len(agent.holding) == 4)
+        await die(world)
+        await world.start()
+        await agent.until(lambda: len(agent.holding) == 2)
+        for number in range(3):
+            await ask(platform, f"new {number}", "hello")
+        assert len(agent.holding) == 2
+        agent.release()
+        await platform.until(lambda: all(platform.texts(f"old {number}") for number in range(4)))
 
 
 async def test_an_agent_that_raises_ends_its_turn_visibly(store_url: str) -> None:

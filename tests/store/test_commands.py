@@ -196,6 +196,15 @@ async def test_a_session_that_is_brought_back_offers_its_tools_tail(life: Life) 
     assert (after.session_id, after.note.kind) == (begun.session_id, "tool_tail")
 
 
+async def test_a_resume_that_is_refused_stops_nothing(life: Life) -> None:
+    here = replace(life, delivery=BY_EVENT)
+    await here.called()
+    await here.die()
+    applied = await here.command("/resume 7")
+    assert (applied.stopped, [event.kind for event in applied.events]) == (None, ["reply"])
+    assert await life.states("turn") == ["interrupted"]
+
+
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 

@@ -101,23 +101,29 @@ class Pair:
 
     def __init__(self, runner: asyncio.Runner, stores: tuple[Store, Store]) -> None:
         self.runner, self.stores = runner, stores
+        self.stored: object = None
 
     def both(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """Run it on both; what they say and what they store is the same, and nothing is broken. None for an error."""
         here, there = self.runner.run(self.outcomes(operation, *args, **kwargs))
         assert repr(here) == repr(there)
-        tables, others = self.runner.run(self.outcomes(dump))
-        assert tables == others
-        assert self.runner.run(self.outcomes(broken)) == [{}, {}]
+        self.compare()
         return None if isinstance(here, BaseException) else here
 
     def twice(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """The same after a commit whose outcome was unknown."""
         first = self.both(operation, *args, **kwargs)
-        stored = self.runner.run(self.outcomes(dump))
+        stored = self.stored
         assert self.both(operation, *args, **kwargs) == first
-        assert self.runner.run(self.outcomes(dump)) == stored
+        assert self.stored == stored
         return first
+
+    def compare(self) -> None:
+        here, there = self.runner.run(self.outcomes(dump))
+        assert here == there
+        if here != self.stored:
+            assert self.runner.run(self.outcomes(broken)) == [{}, {}]
+        self.stored = here
 
     async def outcomes(
         self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs
@@ -336,7 +342,7 @@ def test_both_engines_say_and_store_the_same(postgres: PostgresServer, tmp_path:
 
 @pytest.mark.torture
 def test_both_engines_say_and_store_the_same_for_long(postgres: PostgresServer, tmp_path: Path) -> None:
-    drive(postgres, tmp_path, examples=200, steps=60, random=True)
+    drive(postgres, tmp_path, examples=60, steps=60, random=True)
 
 
 async def test_a_broken_rule_is_seen(store_url: str) -> None:

@@ -141,7 +141,7 @@ class Watcher:
 
 @contextlib.asynccontextmanager
 async def running(
-    home: Path,
+    where: Path | str,
     agent: Agent | None = None,
     settings: Settings = Settings(),  # noqa: B008  frozen
     *,
@@ -149,9 +149,10 @@ async def running(
     heartbeat_s: float = 15.0,
     patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[Web]:
-    """Everything started; stopped in order afterwards. The same home again continues."""
+    """Everything started on a home or a store's address; stopped in order afterwards. The same place again continues."""
     api, desk = ApiPlatform(), Desk()
-    async with World(f"sqlite:///{home / 'everturn.db'}", agent or Echo(), [api], settings=settings) as world:
+    url = where if isinstance(where, str) else f"sqlite:///{where / 'everturn.db'}"
+    async with World(url, agent or Echo(), [api], settings=settings) as world:
         parts = world.gateway.parts
         app = make_app(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,

@@ -59,10 +59,10 @@ async def test_from_zero_everything_kept_is_heard(web: Web) -> None:
         assert [(await watcher.next()).id for _ in range(120)] == list(range(1, 121))
 
 
-async def test_a_reconnect_goes_on_after_the_last_id_across_a_restart(tmp_path: Path) -> None:
-    async with running(tmp_path) as web:
+async def test_a_reconnect_goes_on_after_the_last_id_across_a_restart(store_url: str) -> None:
+    async with running(store_url) as web:
         await answered(web, 1)
-    async with running(tmp_path) as web:
+    async with running(store_url) as web:
         await web.post("alice", "m2", "again")
         async with web.events("alice", last=3) as watcher:
             heard = [await watcher.next() for _ in range(4)]

@@ -9,7 +9,7 @@ import structlog
 from everturn import points
 from everturn.decide.delivery import GiveUp, after_failure, marked, when_uncertain
 from everturn.decide.text import split
-from everturn.errors import OutcomeUnknown, PlatformError, TryLater
+from everturn.errors import OutcomeUnknown, PlatformError, StoreError, TryLater
 from everturn.gateway.parts import Parts
 from everturn.model import Reply
 from everturn.platform.interface import CanReadBack
@@ -26,6 +26,7 @@ class Outbox:
         self._parts = parts
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
+        self._stopping = False
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._busy = 0  # lanes that claim or send; one that waits until its reply is due does not count
@@ -47,12 +48,15 @@ class Outbox:
 
     async def stop(self) -> None:
         """Let go; what was not confirmed is the next life's."""
+        self._stopping = True
         lanes = list(self._lanes.values())
         for lane in lanes:
             lane.cancel()
         await asyncio.gather(*lanes, return_exceptions=True)
 
     def _open_lane(self, key: str, reply: Reply | None) -> None:
+        if self._stopping:
+            return
         waiting = self._lanes.get(key)
         self._count(1)
         task = asyncio.create_task(self._run_lane(key, reply, waiting), name=f"outbox {key}")
@@ -74,6 +78,8 @@ class Outbox:
                 if not more and key not in self._again:
                     break
                 self._again.discard(key)
+        except StoreError as error:
+            log.warning("lane ended", key=key, error=str(error))  # the store is closing: what is owed stays so
         finally:
             if self._lanes.get(key) is asyncio.current_task():
                 del self._lanes[key]
@@ -84,7 +90,7 @@ class Outbox:
     async def _next(self, key: str) -> Reply | None:
         """The key's next reply, waited for while it is not due."""
         while True:
-            found = await self._parts.store.run(claim_next, key, self._parts.instance, self._parts.clock.now())
+            found = await self._claim(key)
             if not isinstance(found, float):
                 return found
             self._count(-1)
@@ -93,13 +99,29 @@ class Outbox:
             finally:
                 self._count(1)
 
+    async def _claim(self, key: str) -> Reply | float | None:
+        """Who is cancelled releases: what was claimed and never sent is simply owed again."""
+        store, now = self._parts.store, self._parts.clock.now()
+        claiming = store.run(claim_next, key, self._parts.instance, now)
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            await asyncio.wait({claiming})
+            if claiming.exception() is None and isinstance(reply := claiming.result(), Reply):
+                await store.run(try_later, reply.id, now, "")
+            raise
+
     async def _deliver(self, reply: Reply) -> bool:
         """Send every part that is not out yet; True when the lane should look for more."""
         try:
             return await self._send_parts(reply)
         except PlatformError as error:
             await self._failed(reply, error)
-            return True
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001  an adapter that breaks its word must not end the lane
+            await self._failed(reply, OutcomeUnknown(f"{type(error).__name__}: {error}"))
+        return True
 
     async def _send_parts(self, reply: Reply) -> bool:
         platform = self._parts.sender(reply.source.platform)

@@ -54,9 +54,11 @@ def apply_command(number: int, session_id: str, at: float, delivery: Delivery) -
     command = parse_command(body) or Command("help", "")
     text = yield from _apply(command, entry, number, session_id, at)
     yield sql("UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1", number, at)
+    yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1", key)
     source = source_of(raw) or entry.origin or SessionSource(platform="")
     yield from owe(number, key, None, "reply", source, text, at, Delivery(by_event=delivery.by_event), 0)
-    stopped = entry.turn if command.name in {"new", "reset", "stop"} or _left(command, entry) else None
+    ended = (yield sql("SELECT id FROM turn WHERE id=$1 AND state='stopped'", entry.turn)) if entry.turn else []
+    stopped = entry.turn if ended else None
     facts = [fact("turn", at, turn=str(stopped), state="stopped")] if stopped else []
     facts.append(fact("reply", at, turn=None, id=str(number), text=text, to=source.message_id, command=command.name))
     events = yield from report(key, entry.event_seq, facts if delivery.by_event else [])
@@ -74,10 +76,6 @@ def _applied_before(key: str, at: float) -> Op[Applied]:
         at,
     )
     return Applied(key=key, stopped=stopped[0][0] if stopped else None, events=(yield from events_of(key, at)))
-
-
-def _left(command: Command, entry: SessionEntry) -> bool:
-    return command.name == "resume" and bool(command.argument) and entry.holder is None
 
 
 def _apply(command: Command, entry: SessionEntry, number: int, session_id: str, at: float) -> Op[str]:
@@ -105,6 +103,7 @@ def _new(entry: SessionEntry, number: int, session_id: str, at: float) -> Op[str
         number,
         at,
     )
+    yield sql("UPDATE entry SET waiting=waiting-$2 WHERE key=$1", entry.key, len(withdrawn))
     yield from reset_session(entry, session_id, at)
     return words.fresh(len(withdrawn))
 

@@ -21,7 +21,7 @@ from everturn.store.interface import Op, Row, sql
 
 COLUMNS = (
     "key, session_id, state, reason, marked_at, unclean_ends, tail, tail_key, tail_at, previous_session_id,"
-    " reset_reason, reset_had_activity, expired, origin, created_at, active_at, fence, holder, turn, seq, event_seq, turns"
+    " reset_reason, reset_had_activity, expired, origin, created_at, active_at, fence, holder, turn, seq, event_seq, turns, waiting"
 )
 LOCK_ENTRY = f"SELECT {COLUMNS} FROM entry WHERE key=$1/*lock*/"
 MAKE_ENTRY = (
@@ -80,6 +80,7 @@ def entry_of(row: Row) -> SessionEntry:
         seq=row[19],
         event_seq=row[20],
         turns=row[21],
+        waiting=row[22],
     )
 
 
@@ -165,6 +166,7 @@ def entry_json(entry: SessionEntry, previous_end: str | None) -> Json:
         "running": entry.holder is not None,
         "messages": entry.seq,
         "turns": entry.turns,
+        "waiting": entry.waiting,
         "created_at": entry.created_at,
         "active_at": entry.active_at,
     }

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 
 from everturn.decide.recovery import is_suspect
 from everturn.model import Event, SessionEntry, SessionSource
-from everturn.store.interface import Op, sql
+from everturn.store.interface import Op, Statement, sql
 from everturn.store.operations.entries import lock_or_make_entry
-from everturn.store.operations.telling import Delivery, append_events, events_of, fact, report, tell
+from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
 from everturn.store.operations.turns import Begun, Start, Waiting, begun_again, start_turn
 
-WAITING_COUNT = "SELECT count(*) FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting'"
+JOIN_QUEUE = (
+    "UPDATE entry SET waiting=waiting+$2, event_seq=event_seq+$3 WHERE key=$1 RETURNING waiting, event_seq"
+)
 ADD = (
     "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, turn, accepted_at)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
@@ -59,38 +61,48 @@ def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     """Store a message once. If its lane is idle and a slot is free (`start`), the turn begins with the same commit."""
     if arrival.cursor is not None:
         yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
+    if start is None:
+        return (yield from _queue(arrival, queue_limit, start))
     entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
-    waiting = (yield sql(WAITING_COUNT, arrival.key))[0][0]
-    if waiting >= queue_limit and arrival.kind == "message":
-        return (yield from _known(arrival, start, Outcome.FULL))
-    idle = start is not None and waiting == 0 and _is_free(entry, start)
-    turn = start.turn if start is not None and idle else None
-    added = yield sql(
-        ADD,
-        arrival.id,
-        arrival.ext_id,
-        arrival.source.platform,
-        arrival.source.account,
-        arrival.key,
-        arrival.kind,
-        arrival.raw_source,
-        arrival.text,
-        "claimed" if idle else "waiting",
-        turn,
-        arrival.at,
-    )
-    if not added:
+    if entry.waiting or not _is_free(entry, start):
+        return (yield from _queue(arrival, queue_limit, start))
+    if not (yield _row(arrival, "claimed", start.turn)):
         return (yield from _known(arrival, start, Outcome.DUPLICATE))
-    facts = (
-        [fact("message", arrival.at, id=arrival.source.message_id or arrival.ext_id, text=arrival.text)]
-        if arrival.by_event
-        else []
-    )
-    if start is None or not idle:
-        return (yield from _left_waiting(entry, arrival, facts))
     row = Waiting(arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False)
-    begun = yield from start_turn(entry, row, start, facts)
+    begun = yield from start_turn(entry, row, start, _facts(arrival))
     return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=begun.events)
+
+
+def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accepted]:
+    """Let it wait. One statement locks the entry, counts, and draws the event's number; it is undone for a message that
+    is known already or finds the queue full.
+    """
+    facts = _facts(arrival)
+    rows = yield sql(JOIN_QUEUE, arrival.key, 1, len(facts))
+    if not rows:
+        yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
+        rows = yield sql(JOIN_QUEUE, arrival.key, 1, len(facts))
+    waiting, last = rows[0]
+    full = waiting > queue_limit and arrival.kind == "message"
+    if full or not (yield _row(arrival, "waiting", None)):
+        yield sql(JOIN_QUEUE, arrival.key, -1, -len(facts))
+        return (yield from _known(arrival, start, Outcome.FULL if full else Outcome.DUPLICATE))
+    events = (yield from append_events(arrival.key, last - len(facts), facts)) if facts else ()
+    return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, events=events)
+
+
+def _row(arrival: Arrival, state: str, turn: int | None) -> Statement:
+    source = arrival.source
+    return sql(
+        ADD, arrival.id, arrival.ext_id, source.platform, source.account, arrival.key, arrival.kind, arrival.raw_source,
+        arrival.text, state, turn, arrival.at,
+    )  # fmt: skip
+
+
+def _facts(arrival: Arrival) -> list[Fact]:
+    if not arrival.by_event:
+        return []
+    return [fact("message", arrival.at, id=arrival.source.message_id or arrival.ext_id, text=arrival.text)]
 
 
 def _is_free(entry: SessionEntry, start: Start) -> bool:
@@ -103,34 +115,12 @@ def turn_away(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:
     entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
     if arrival.cursor is not None:
         yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
-    added = yield sql(
-        ADD,
-        arrival.id,
-        arrival.ext_id,
-        arrival.source.platform,
-        arrival.source.account,
-        arrival.key,
-        arrival.kind,
-        arrival.raw_source,
-        arrival.text,
-        "dead",
-        None,
-        arrival.at,
-    )
-    if not added:
+    if not (yield _row(arrival, "dead", None)):
         return ()
     yield sql("UPDATE inbox SET ended_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, why)
     delivery = Delivery(by_event=arrival.by_event)
     facts = yield from tell(arrival.id, arrival.key, arrival.source, text, why, arrival.at, delivery)
     return (yield from report(arrival.key, entry.event_seq, facts))
-
-
-def _left_waiting(entry: SessionEntry, arrival: Arrival, facts: list[tuple[str, str, float]]) -> Op[Accepted]:
-    if not facts:
-        return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key)
-    yield sql("UPDATE entry SET event_seq=event_seq+$2 WHERE key=$1", arrival.key, len(facts))
-    events = yield from append_events(arrival.key, entry.event_seq, facts)
-    return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, events=events)
 
 
 def _known(arrival: Arrival, start: Start | None, otherwise: Outcome) -> Op[Accepted]:

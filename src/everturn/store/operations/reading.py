@@ -79,7 +79,10 @@ def _attempts(turn: int) -> Op[list[Json]]:
 def _steps(session_id: str, turn: int) -> Op[list[Json]]:
     """Found through the session's index: a turn's rows stand together at the end of the transcript it was written to."""
     rows = yield sql(
-        "SELECT seq, role, attempt, at FROM message WHERE session_id=$1 AND turn=$2 ORDER BY seq", session_id, turn
+        "SELECT seq, role, attempt, at FROM message WHERE session_id=$1 AND turn=$2"
+        " AND seq>=(SELECT first_seq FROM turn WHERE id=$2) ORDER BY seq",
+        session_id,
+        turn,
     )
     return [dict(zip(("seq", "role", "attempt", "at"), row, strict=True)) for row in rows]
 

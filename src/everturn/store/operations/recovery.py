@@ -11,12 +11,12 @@ from everturn.decide.recovery import CutOff, Verdict, blame, drain_counts
 from everturn.model import Event, ResumePending, SessionEntry
 from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_entry
-from everturn.store.operations.telling import Delivery, Fact, fact, report, tell
+from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
 from everturn.store.operations.turns import end_open_turn, release
 
 _CUT_OFF = (
     "SELECT t.id, t.key, e.unclean_ends, t.called, t.proven, t.attempt, t.verdict,"
-    " (SELECT count(*) FROM message m WHERE m.session_id=t.session_id AND m.turn=t.id AND m.attempt=t.attempt"
+    " (SELECT count(*) FROM message m WHERE m.session_id=t.session_id AND m.seq>=t.first_seq AND m.turn=t.id AND m.attempt=t.attempt"
     "  AND m.role='assistant')"
     " FROM turn t JOIN entry e ON e.key=t.key WHERE "
 )
@@ -186,6 +186,6 @@ def tell_too_old(turn: int, key: str, notice: int, now: float, delivery: Deliver
         "UPDATE turn SET told_at=$2 WHERE id=$1 AND state='interrupted' AND told_at IS NULL RETURNING id", turn, now
     )
     if entry is None or not told:
-        return ()
+        return (yield from events_of(key, now))  # what this operation told when it ran before
     facts = yield from tell(notice, key, entry.origin, words.too_old(), "resume_too_old", now, delivery, turn)
     return (yield from report(key, entry.event_seq, facts))

@@ -46,12 +46,12 @@ ADD_MESSAGE = (
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (session_id, seq) DO NOTHING"
 )
 ADD_TURN = (
-    "INSERT INTO turn (id, key, session_id, state, attempt, instance, note, started_at, attempt_at)"
-    " VALUES ($1, $2, $3, 'running', 1, $4, $5, $6, $6)"
+    "INSERT INTO turn (id, key, session_id, state, attempt, instance, note, started_at, attempt_at, first_seq)"
+    " VALUES ($1, $2, $3, 'running', 1, $4, $5, $6, $6, $7)"
 )
 TAKE_KEY = (
-    "UPDATE entry SET session_id=$2, holder=$3, turn=$4, fence=$5, seq=$6, active_at=$7, event_seq=$8, origin=$9"
-    " WHERE key=$1"
+    "UPDATE entry SET session_id=$2, holder=$3, turn=$4, fence=$5, seq=$6, active_at=$7, event_seq=$8, origin=$9,"
+    " waiting=waiting-$10 WHERE key=$1"
 )
 FENCED = "SELECT 1 FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
 ADD_EFFECT = (
@@ -61,11 +61,11 @@ ADD_EFFECT = (
 EFFECT_DONE = "UPDATE effect SET state='done', done_at=$3 WHERE turn=$1 AND call_id=$2 AND state='begun'"
 RELEASE_KEY = (
     "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, unclean_ends=0, tail=0, holder=NULL, turn=NULL,"
-    " seq=$4, turns=turns+1, event_seq=event_seq+$5 WHERE key=$1 AND fence=$2 AND turn=$3 RETURNING event_seq"
+    " seq=$4, turns=turns+1, event_seq=event_seq+$5 WHERE key=$1 AND fence=$2 AND turn=$3 RETURNING event_seq, waiting"
 )
 NEXT_WAITING = (
-    "SELECT id, body, source, accepted_at FROM inbox"
-    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message' ORDER BY id LIMIT 1"
+    "SELECT id, body, source, accepted_at, kind FROM inbox"
+    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY id LIMIT 1"
 )
 INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='claimed'"
 FIRST_OF_ATTEMPT = "SELECT min(seq) FROM message WHERE session_id=$1 AND turn=$2 AND attempt=$3"
@@ -186,9 +186,10 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | None]:
     if entry.turn is not None and (yield from _goes_on_by_itself(entry, start)):
         return (yield from _resume(entry, None, start, []))
     rows = yield sql(NEXT_WAITING, key)
-    if not rows or (isinstance(entry.state, Suspended) and (yield from _held(entry))):
+    # A command that waits in front is applied first, and wakes the key.
+    if not rows or rows[0][4] == "command" or (isinstance(entry.state, Suspended) and (yield from _held(entry))):
         return None
-    number, text, raw, accepted_at = rows[0]
+    number, text, raw, accepted_at, _ = rows[0]
     source = source_of(raw) or entry.origin or SessionSource(platform="")
     return (yield from start_turn(entry, Waiting(number, text, source, raw, accepted_at), start, []))
 
@@ -244,7 +245,8 @@ def start_turn(entry: SessionEntry, first: Waiting, start: Start, facts: list[Fa
         unclean_ends=entry.unclean_ends,
         spoke=spoke,
     )
-    yield sql(ADD_TURN, begun.turn, entry.key, begun.session_id, start.instance, note.kind if note else None, start.at)
+    kind = note.kind if note else None
+    yield sql(ADD_TURN, begun.turn, entry.key, begun.session_id, start.instance, kind, start.at, begun.seq)
     return (yield from _take(entry, begun, first, start, facts))
 
 
@@ -255,12 +257,10 @@ def _take(entry: SessionEntry, begun: Begun, first: Waiting, start: Start, facts
         yield sql(
             "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'", first.id, begun.turn
         )
-    return (yield from _hold(entry, begun, first.accepted_at, first.raw_source, start, facts))
+    return (yield from _hold(entry, begun, first, start, facts))
 
 
-def _hold(
-    entry: SessionEntry, begun: Begun, active_at: float, origin: str, start: Start, facts: list[Fact]
-) -> Op[Begun]:
+def _hold(entry: SessionEntry, begun: Begun, first: Waiting | None, start: Start, facts: list[Fact]) -> Op[Begun]:
     if start.delivery.by_event:
         facts = [*facts, fact("turn", start.at, turn=str(begun.turn), state="running", attempt=begun.attempt)]
     yield sql(
@@ -271,9 +271,10 @@ def _hold(
         begun.turn,
         begun.fence,
         begun.seq,
-        active_at,
+        first.accepted_at if first else entry.active_at,
         entry.event_seq + len(facts),
-        origin,
+        first.raw_source if first else write_source(begun.source).decode(),
+        int(first is not None and first.stored),
     )
     if not facts:
         return begun
@@ -285,17 +286,17 @@ def _resume(entry: SessionEntry, joining: Waiting | None, start: Start, facts: l
     note = yield from _note(entry, start, None)
     rows = yield sql(
         "UPDATE turn SET state='running', attempt=attempt+1, instance=$2, attempt_at=$3, verdict=NULL, note=$4"
-        " WHERE id=$1 AND state='interrupted' RETURNING attempt, session_id",
+        " WHERE id=$1 AND state='interrupted' RETURNING attempt, session_id, first_seq",
         entry.turn,
         start.instance,
         start.at,
         note.kind if note else None,
     )
-    begun = yield from _begun_of(entry, rows[0][0], rows[0][1], note)
+    attempt, session_id, first_seq = rows[0]
+    begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
     begun = replace(begun, fence=entry.fence + 1)
     if joining is None:
-        origin = write_source(begun.source).decode()
-        return (yield from _hold(entry, begun, entry.active_at, origin, start, facts))
+        return (yield from _hold(entry, begun, None, start, facts))
     begun = replace(
         begun,
         seq=entry.seq + 1,
@@ -306,12 +307,11 @@ def _resume(entry: SessionEntry, joining: Waiting | None, start: Start, facts: l
     return (yield from _take(entry, begun, joining, start, facts))
 
 
-def _begun_of(entry: SessionEntry, attempt: int, session_id: str, note: Note | None) -> Op[Begun]:
+def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int, note: Note | None) -> Op[Begun]:
     turn = entry.turn or 0
     rows = yield sql(
         "SELECT id, body, source FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2 ORDER BY id", entry.key, turn
     )
-    first = yield sql("SELECT seq FROM message WHERE session_id=$1 AND turn=$2 ORDER BY seq LIMIT 1", session_id, turn)
     source = (source_of(rows[-1][2]) if rows else None) or entry.origin or SessionSource(platform="")
     return Begun(
         turn=turn,
@@ -320,7 +320,7 @@ def _begun_of(entry: SessionEntry, attempt: int, session_id: str, note: Note | N
         attempt=attempt,
         fence=entry.fence,
         seq=entry.seq,
-        first_seq=first[0][0] if first else entry.seq,
+        first_seq=first_seq,
         inbox=tuple(row[0] for row in rows),
         words=tuple(row[1] for row in rows),
         source=source,
@@ -331,14 +331,14 @@ def _begun_of(entry: SessionEntry, attempt: int, session_id: str, note: Note | N
 
 def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
     """The turn that an earlier run of this very operation began."""
-    rows = yield sql("SELECT attempt, session_id, note FROM turn WHERE id=$1 AND state='running'", entry.turn)
+    rows = yield sql("SELECT attempt, session_id, first_seq, note FROM turn WHERE id=$1 AND state='running'", entry.turn)
     if not rows:
         return None
-    attempt, session_id, kind = rows[0]
+    attempt, session_id, first_seq, kind = rows[0]
     reset_reason = kind.removeprefix("reset:") if kind and kind.startswith("reset:") else None
     before = yield sql(FIRST_OF_ATTEMPT, session_id, entry.turn, attempt)
     note = (yield from _note(entry, start, reset_reason, before[0][0])) if kind else None
-    begun = yield from _begun_of(entry, attempt, session_id, note)
+    begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
     events = yield from events_of(entry.key, start.at)
     return replace(begun, events=events, spoke=reset_reason is not None)
 
@@ -531,8 +531,7 @@ def finish(begun: Begun, answer: Message, delivery: Delivery, instance: int, ack
         begun.turn, begun.key, begun.turn, "reply", begun.source, answer.content, at, delivery, instance
     )
     events = (yield from append_events(begun.key, rows[0][0] - len(facts), facts)) if facts else ()
-    more = yield sql(NEXT_WAITING, begun.key)
-    return Finished(events=events, reply=reply, more=bool(more))
+    return Finished(events=events, reply=reply, more=rows[0][1] > 0)
 
 
 def _answer_facts(begun: Begun, answer: Message) -> list[Fact]:

@@ -14,7 +14,8 @@ CREATE TABLE entry (
   previous_session_id TEXT, reset_reason TEXT, reset_had_activity INTEGER NOT NULL DEFAULT 0, expired TEXT,
   origin TEXT, created_at REAL NOT NULL, active_at REAL NOT NULL,
   fence INTEGER NOT NULL DEFAULT 0, holder INTEGER, turn INTEGER,
-  seq INTEGER NOT NULL DEFAULT 0, event_seq INTEGER NOT NULL DEFAULT 0, turns INTEGER NOT NULL DEFAULT 0
+  seq INTEGER NOT NULL DEFAULT 0, event_seq INTEGER NOT NULL DEFAULT 0, turns INTEGER NOT NULL DEFAULT 0,
+  waiting INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE session (
   id INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, parent TEXT,
@@ -42,7 +43,7 @@ CREATE TABLE cursor (
 CREATE TABLE turn (
   id INTEGER PRIMARY KEY, key TEXT NOT NULL, session_id TEXT NOT NULL, state TEXT NOT NULL,
   attempt INTEGER NOT NULL DEFAULT 1, instance INTEGER, called INTEGER NOT NULL DEFAULT 0,
-  proven INTEGER NOT NULL DEFAULT 0, verdict TEXT, note TEXT, reason TEXT, marked_at REAL, told_at REAL,
+  proven INTEGER NOT NULL DEFAULT 0, first_seq INTEGER NOT NULL DEFAULT 1, verdict TEXT, note TEXT, reason TEXT, marked_at REAL, told_at REAL,
   started_at REAL NOT NULL, attempt_at REAL NOT NULL, ended_at REAL, why TEXT
 );
 CREATE INDEX turn_open ON turn(instance, id) WHERE ended_at IS NULL;

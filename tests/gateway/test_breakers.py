@@ -1,0 +1,226 @@
+"""One bad conversation stays alone: three unclean ends suspend it, its user is told, the others go on; storms calm down."""
+
+from everturn.gateway.parts import Settings
+from everturn.model import ACTIVE, ResumePending, Suspended
+from everturn.testing import FakePlatform, ManualClock, World
+from tests.gateway.scenes import (
+    Actor,
+    answer_to,
+    ask,
+    die,
+    entry_of,
+    life_of,
+    restarted,
+    session_of,
+    told,
+    until_read,
+)
+
+
+async def die_while(world: World, agent: Actor, words: str, times: int) -> list[int]:
+    """Die so often while the turn of these words runs; returns what was suspended by each start."""
+    suspended = []
+    for _ in range(times):
+        await agent.held(words)
+        await die(world)
+        suspended.append((await world.start()).suspended)
+    return suspended
+
+
+async def test_the_third_unclean_end_suspends_and_the_count_survives_starts_d0_6_d0_12_d1_6_d4_4_d4_33_trap_2(
+    store_url: str,
+) -> None:
+    """Promise 9: one number alone can suspend, in the entry's row; below three it is kept from start to start."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        await ask(platform, "other", "hello")
+        message = platform.say("one", "hold")
+        counts = []
+        for _ in range(3):
+            assert await die_while(world, agent, "hold", 1) == [int(len(counts) == 2)]
+            counts.append((await entry_of(world, platform, "one")).unclean_ends)
+        entry = await entry_of(world, platform, "one")
+        notice = await told(platform, "one", "suspended")
+        life = await life_of(world, message)
+        other = await entry_of(world, platform, "other")
+    assert (counts, type(entry.state)) == ([1, 2, 3], Suspended)
+    assert "three times in a row" in notice
+    assert "/resume" in notice
+    assert (life["state"], life["turn"]["state"]) == ("dead", "suspended")
+    assert (other.state, other.unclean_ends) == (ACTIVE, 0)
+
+
+async def test_a_success_between_them_starts_the_count_again(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "hold 1")
+        await die_while(world, agent, "hold 1", 2)
+        agent.release("hold 1")
+        await told(platform, "one", "answer: hold 1")
+        platform.say("one", "hold 2")
+        assert await die_while(world, agent, "hold 2", 2) == [0, 0]
+        agent.release()
+        await told(platform, "one", "answer: hold 2")
+
+
+async def test_resume_brings_a_suspended_session_back_with_history_and_note(store_url: str) -> None:
+    """Suspending deletes nothing, and what killed the process three times is not run again by itself."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        await ask(platform, "one", "hello")
+        session_id = await session_of(world, platform, "one")
+        platform.say("one", "hold")
+        await die_while(world, agent, "hold", 3)
+        platform.say("one", "/resume")
+        await told(platform, "one", "write to continue it")
+        back = await entry_of(world, platform, "one")
+        await ask(platform, "one", "go on")
+    assert (back.session_id, back.unclean_ends, type(back.state)) == (session_id, 0, ResumePending)
+    last = agent.attempts[-1]
+    assert (last.words, last.session_id, last.earlier) == ("go on", session_id, 3)
+    assert "gateway interruption" in last.note
+    assert len(agent.given("hold")) == 3
+
+
+async def test_writing_starts_a_fresh_session_and_runs_what_was_held_d0_2_d0_10_d1_7_d4_17(store_url: str) -> None:
+    """Suspended wins over everything; the user and the agent are told that and why."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "hold")
+        await agent.held("hold")
+        held = platform.say("one", "held")
+        await die_while(world, agent, "hold", 3)
+        await told(platform, "one", "1 message still waiting is held until you write")
+        old = await session_of(world, platform, "one")
+        await restarted(world)
+        assert (await life_of(world, held))["state"] == "waiting"
+        await ask(platform, "one", "new")
+        entry = await entry_of(world, platform, "one")
+    assert platform.texts("one")[-2:] == [answer_to("held"), answer_to("new")]
+    assert (entry.auto_reset_reason, entry.previous_session_id, entry.state) == ("suspended", old, ACTIVE)
+    assert any("because the earlier one was suspended" in text for text in platform.texts("one"))
+    assert "suspended" in agent.notes("held")[0]
+    assert agent.notes("new") == [""]
+
+
+async def test_who_writes_with_a_clock_set_back_is_not_held_for_ever(store_url: str) -> None:
+    platform, agent, clock = FakePlatform(), Actor(), ManualClock()
+    async with World(store_url, agent, [platform], clock) as world:
+        platform.say("one", "hold")
+        await die_while(world, agent, "hold", 3)
+        clock.set_back(1000)
+        await ask(platform, "one", "new")
+
+
+async def test_zero_switches_the_breaker_off(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=Settings(stuck_after=0, unclean_boots=0)) as world:
+        platform.say("one", "hold")
+        assert await die_while(world, agent, "hold", 5) == [0] * 5
+        assert (await entry_of(world, platform, "one")).unclean_ends == 5
+        agent.release()
+        await told(platform, "one", "answer")
+
+
+async def test_a_suspended_session_is_not_touched_by_later_deaths_d0_5_d4_12_d4_18(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "hold")
+        await die_while(world, agent, "hold", 3)
+        before = await entry_of(world, platform, "one")
+        await restarted(world)
+        assert await entry_of(world, platform, "one") == before
+    assert len(platform.texts("one")) == 1
+
+
+async def test_suspects_run_one_at_a_time_until_they_are_proven(store_url: str) -> None:
+    """Blame is fair: the third death can only fall on the one that runs unproven."""
+    platform, agent, clock = FakePlatform(), Actor(), ManualClock()
+    async with World(store_url, agent, [platform], clock) as world:
+        for chat in ("one", "two"):
+            platform.say(chat, f"hold {chat}")
+        for _ in range(2):
+            await agent.held("hold one", "hold two")
+            await die(world)
+            await world.start()
+        await agent.until(lambda: len(agent.holding) == 1)
+        await ask(platform, "three", "hello")
+        assert len(agent.holding) == 1
+        clock.advance(60)
+        await agent.held("hold one", "hold two")
+        agent.release()
+        await platform.until(lambda: all(answer_to(f"hold {chat}") in platform.texts(chat) for chat in ("one", "two")))
+
+
+async def test_a_step_proves_a_suspect(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], ManualClock()) as world:
+        words = [f"step hold {chat}" for chat in ("one", "two", "three")]
+        for text in words:
+            platform.say(text, text)
+        for _ in range(2):
+            await agent.held(*words)
+            await die(world)
+            await world.start()
+        await agent.held(*words)
+        agent.release()
+        await platform.until(lambda: all(platform.texts(text) for text in words))
+
+
+async def test_a_message_to_a_suspect_waits_for_its_turn_too(store_url: str) -> None:
+    """However started: a suspect's turn runs only while no other suspect is unproven."""
+    platform, agent, clock = FakePlatform(), Actor(), ManualClock()
+    async with World(store_url, agent, [platform], clock, Settings(resume="on_message")) as world:
+        for number in range(2):
+            for chat in ("one", "two"):
+                platform.say(chat, f"hold {number}")
+            await agent.until(lambda: len(agent.attempts) % 2 == 0 and len(agent.holding) > 0)
+            await until_read(lambda: entry_of(world, platform, "two"), lambda entry: entry.holder is not None)
+            await die(world)
+            await world.start()
+        for chat in ("one", "two"):
+            platform.say(chat, "hold again")
+        await agent.until(lambda: len(agent.holding) == 1)
+        await ask(platform, "three", "hello")
+        assert len(agent.holding) == 1
+        agent.release()
+        await platform.until(lambda: bool(platform.texts("one")) and bool(platform.texts("two")))
+
+
+async def test_after_three_unclean_boots_resumes_wait_for_a_calm_minute(store_url: str) -> None:
+    """The boot breaker: new messages are answered meanwhile, then resumes go one at a time; status says so."""
+    platform, agent, clock = FakePlatform(), Actor(), ManualClock()
+    async with World(store_url, agent, [platform], clock, Settings(stuck_after=0)) as world:
+        words = [f"hold {number}" for number in range(4)]
+        for text in words:
+            platform.say(text, text)
+        storms = []
+        for _ in range(3):
+            await agent.held(*words)
+            await die(world)
+            clock.advance(50)
+            storms.append((await world.start()).storm)
+        assert (storms, world.gateway.turns.held_back()) == ([False, False, True], 4)
+        await ask(platform, "new", "hello")
+        assert agent.holding == set()
+        clock.advance(60)
+        for place in range(4):
+            await agent.until(lambda: len(agent.holding) == 1)
+            await ask(platform, "new", f"still here {place}")
+            assert len(agent.holding) == 1
+            agent.release(*agent.holding)
+        await platform.until(lambda: all(platform.texts(text) for text in words))
+        assert world.gateway.turns.held_back() == 0
+
+
+async def test_slow_deaths_are_no_storm(store_url: str) -> None:
+    platform, agent, clock = FakePlatform(), Actor(), ManualClock()
+    async with World(store_url, agent, [platform], clock, Settings(stuck_after=0)) as world:
+        platform.say("one", "hold")
+        for _ in range(4):
+            await agent.held("hold")
+            await die(world)
+            clock.advance(200)
+            assert not (await world.start()).storm
+        agent.release()
+        await told(platform, "one", "answer")

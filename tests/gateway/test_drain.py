@@ -1,0 +1,253 @@
+"""A planned end: who waits is told, work and deliveries are waited for, what is left is marked with the true reason."""
+
+import asyncio
+
+import pytest
+
+from everturn.decide.delivery import Surety
+from everturn.gateway.parts import Settings
+from everturn.model import ACTIVE, ResumePending, Suspended
+from everturn.testing import FakePlatform, ManualClock, World
+from tests.gateway.scenes import (
+    EAGER,
+    Actor,
+    answer_to,
+    ask,
+    entry_of,
+    life_of,
+    said_in,
+    told,
+    until_ended,
+    while_time_passes,
+)
+from tests.gateway.test_outbox import Slow
+
+
+async def holding(platform: FakePlatform, agent: Actor, *chats: str, words: str = "hold") -> None:
+    """Wait until each of these chats has a turn that is held."""
+    for chat in chats:
+        platform.say(chat, f"{words} {chat}")
+    await agent.held(*(f"{words} {chat}" for chat in chats))
+
+
+async def test_the_banner_is_shown_once_to_each_chat_with_a_running_turn_d1_14_d4_32(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=EAGER) as world:
+        await holding(platform, agent, "one", "two")
+        await ask(platform, "idle", "hello")
+        await world.stop("restart")
+        for chat in ("one", "two"):
+            (banner,) = platform.texts(chat)
+            assert "restarting" in banner
+            assert "try to resume" in banner
+        assert platform.texts("idle") == [answer_to("hello")]
+
+
+async def test_two_conversations_in_one_chat_share_a_banner_d4_32(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=EAGER) as world:
+        for user in ("ann", "bob"):
+            platform.say("group", f"hold {user}", user_id=user, chat_type="group")
+        await agent.held("hold ann", "hold bob")
+        await world.stop("restart")
+        assert len(platform.texts("group")) == 1
+
+
+async def test_a_shutdown_promises_no_resume(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=EAGER) as world:
+        await holding(platform, agent, "one")
+        await world.stop("stop")
+        (banner,) = platform.texts("one")
+        assert "shutting down" in banner
+        assert "try to resume" not in banner
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "said"),
+    [
+        ("restart", "restart_timeout", "gateway restart"),
+        ("stop", "shutdown_timeout", "gateway shutdown"),
+    ],
+)
+async def test_a_drain_that_times_out_marks_every_running_lane_d1_4_d1_12_d4_1_d4_27_d4_28(
+    store_url: str, kind: str, reason: str, said: str
+) -> None:
+    """Marked with the real reason and counted in one transaction; the next start does not count again (D1.2, D4.21, D4.22)."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
+        await holding(platform, agent, "one", "two")
+        assert await world.stop(kind) is False
+        report = await world.start()
+        await agent.held("hold one", "hold two")
+        for chat in ("one", "two"):
+            entry = await entry_of(world, platform, chat)
+            assert entry.state == ResumePending(reason, world.clock.now())
+            assert entry.unclean_ends == 1
+            assert said in agent.notes(f"hold {chat}")[1]
+        assert (report.last_life, report.resumable, report.suspended) == (kind, 2, 0)
+        agent.release()
+
+
+async def test_a_clean_drain_marks_nothing_and_interrupts_nobody_d4_29(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        await holding(platform, agent, "one")
+        stopping = asyncio.ensure_future(world.stop("restart"))
+        await told(platform, "one", "restarting")
+        agent.release()
+        assert await stopping is True
+        report = await world.start()
+        entry = await entry_of(world, platform, "one")
+        assert (entry.state, entry.unclean_ends, len(agent.attempts)) == (ACTIVE, 0, 1)
+        assert (report.last_life, report.resumable) == ("restart", 0)
+        assert platform.texts("one")[1:] == [answer_to("hold one")]
+
+
+@pytest.mark.parametrize("end", ["well", "raise"])
+async def test_a_lane_that_ends_during_a_drain_that_times_out_is_not_marked_d4_30_trap_1(
+    store_url: str, end: str
+) -> None:
+    """Only what still runs at the time limit is marked, not what ran when the drain began (D0.3)."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], ManualClock()) as world:
+        await holding(platform, agent, "late")
+        ends = f"hold {end}"
+        message = platform.say("ends", ends)
+        await agent.held(ends)
+        stopping = asyncio.ensure_future(world.stop("restart"))
+        await told(platform, "ends", "restarting")
+        agent.release(ends)
+        await platform.until(lambda: len(platform.texts("ends")) == 2)
+        assert await while_time_passes(world, stopping) is False
+        await world.start()
+        assert isinstance((await entry_of(world, platform, "late")).state, ResumePending)
+        ended = await entry_of(world, platform, "ends")
+        assert (ended.state, ended.unclean_ends, len(agent.given(ends))) == (ACTIVE, 0, 1)
+        assert (await life_of(world, message))["state"] == ("done" if end == "well" else "dead")
+        agent.release()
+
+
+async def test_a_turn_that_has_not_called_the_model_is_not_marked_d4_31(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=EAGER) as world:
+        await holding(platform, agent, "one", words="nocall hold")
+        await world.stop("restart")
+        agent.release()
+        await world.start()
+        entry = await entry_of(world, platform, "one")
+        await told(platform, "one", "answer")
+        assert (entry.state, entry.unclean_ends) == (ACTIVE, 0)
+        assert [(each.number, each.note) for each in agent.attempts] == [(1, ""), (2, "")]
+
+
+@pytest.mark.parametrize("surety", Surety)
+async def test_a_drain_waits_for_the_answer_that_is_being_sent_trap_7(store_url: str, surety: Surety) -> None:
+    platform = Slow("one", surety)
+    async with World(store_url, Actor(), [platform], ManualClock()) as world:
+        platform.say("one", "hello")
+        await platform.asked.wait()
+        stopping = asyncio.ensure_future(world.stop("restart"))
+        await until_ended(world, "m1", "done")
+        assert not stopping.done()
+        platform.go_on.set()
+        assert await stopping is True
+        assert platform.texts("one") == [answer_to("hello")]
+
+
+@pytest.mark.parametrize("surety", [Surety.KEYED, Surety.READ_BACK])
+async def test_an_answer_that_could_not_be_sent_before_the_end_is_sent_by_the_next_life(
+    store_url: str, surety: Surety
+) -> None:
+    """Promise 6: a planned end must not leave a reply as being sent by nobody."""
+    platform = Slow("one", surety)
+    async with World(store_url, Actor(), [platform], ManualClock()) as world:
+        platform.say("one", "hello")
+        await platform.asked.wait()
+        assert await while_time_passes(world, world.stop("restart")) is False
+        platform.go_on.set()
+        await world.start()
+        await told(platform, "one", "answer: hello")
+        assert platform.texts("one") == [answer_to("hello")]
+
+
+async def test_three_deployments_during_a_long_task_are_not_a_loop_ten_are(store_url: str) -> None:
+    """A planned drain does not count against a turn that took a step since its last interruption, up to ten times."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=EAGER) as world:
+        counts = []
+        await holding(platform, agent, "one", words="step hold")
+        for _ in range(12):
+            await world.stop("restart")
+            await world.start()
+            entry = await entry_of(world, platform, "one")
+            counts.append(entry.unclean_ends)
+            if not isinstance(entry.state, Suspended):
+                await agent.held("step hold one")
+        assert counts == [0] * 9 + [1, 2, 3]
+        await told(platform, "one", "interrupted three times in a row")
+
+
+async def test_three_drains_without_a_step_between_them_suspend(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=EAGER) as world:
+        await holding(platform, agent, "one")
+        for _ in range(2):
+            await world.stop("restart")
+            await world.start()
+            await agent.held("hold one")
+        await world.stop("restart")
+        await world.start()
+        assert isinstance((await entry_of(world, platform, "one")).state, Suspended)
+        await told(platform, "one", "/resume")
+
+
+async def test_messages_accepted_during_a_drain_run_after_the_restart_once_and_in_order_trap_17(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], ManualClock()) as world:
+        await holding(platform, agent, "one")
+        stopping = asyncio.ensure_future(world.stop("restart"))
+        await told(platform, "one", "restarting")
+        for chat, text in (("one", "second"), ("one", "third"), ("two", "hello")):
+            platform.say(chat, text)
+        await platform.until(lambda: platform.acknowledged == 3)
+        await while_time_passes(world, stopping)
+        assert [each.words for each in agent.attempts] == ["hold one"]
+        agent.release()
+        await world.start()
+        await platform.until(lambda: len(platform.texts("one")) == 4 and bool(platform.texts("two")))
+        assert platform.texts("one")[1:] == [answer_to(text) for text in ("hold one", "second", "third")]
+        assert platform.texts("two") == [answer_to("hello")]
+
+
+async def test_a_turn_cut_off_by_a_drain_goes_on_from_its_last_step(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=EAGER) as world:
+        await holding(platform, agent, "one", words="tool hold tool")
+        await world.stop("restart")
+        agent.release()
+        await world.start()
+        await told(platform, "one", "answer")
+        entry = await entry_of(world, platform, "one")
+        rows = await said_in(world, entry.session_id or "")
+        assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+        assert len(agent.effects) == 2
+        assert (entry.state, entry.unclean_ends) == (ACTIVE, 0)
+
+
+async def test_a_kill_in_the_middle_of_a_drain_is_read_as_that_drain(store_url: str) -> None:
+    """Nothing had been marked yet: the next life marks with the reason the drain had recorded."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], ManualClock(), Settings(drain_s=100)) as world:
+        await holding(platform, agent, "one")
+        stopping = asyncio.ensure_future(world.stop("restart"))
+        await told(platform, "one", "restarting")
+        stopping.cancel()
+        await asyncio.wait({stopping})
+        await world.abandon()
+        report = await world.start()
+        await agent.until(lambda: len(agent.attempts) == 2)
+        agent.release()
+        await told(platform, "one", "answer")
+        assert report.last_life == "unclean"
+        assert "gateway restart" in agent.attempts[1].note

@@ -1,0 +1,143 @@
+"""The one note of an attempt: given to the agent, never stored, and offered again only until the model has answered it."""
+
+from everturn.decide.notes import tail_key
+from everturn.testing import FakePlatform, World
+from tests.gateway.scenes import EAGER, Actor, ask, die, entry_of, life_of, said_in, told, until_ended
+from tests.history import NOTE
+
+
+async def test_a_note_is_for_one_attempt_and_never_stored_d3_1_d3_2_d3_3_d3_8(store_url: str) -> None:
+    """Promise 7: the transcript keeps the user's own words, byte for byte."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        message = platform.say("one", "hold  on\n please ")
+        await agent.held("hold  on\n please ")
+        await die(world)
+        agent.release()
+        await world.start()
+        await told(platform, "one", "answer")
+        await ask(platform, "one", "next")
+        rows = await said_in(world, agent.attempts[0].session_id)
+        life = await life_of(world, message)
+    assert [each.note.startswith(NOTE) for each in agent.attempts] == [False, True, False]
+    assert [row.content for row in rows if row.role == "user"] == ["hold  on\n please ", "next"]
+    assert not any(NOTE in row.content for row in rows)
+    assert life["turn"]["note"] == "resume:restart_interrupted"
+    assert [each["note"] for each in life["turn"]["attempts"]] == [None, "resume:restart_interrupted"]
+
+
+async def test_the_resume_note_subsumes_the_tail_note_d1_5_d4_24(store_url: str) -> None:
+    """One note at most; it covers the tail, which is acknowledged as soon as the model has answered."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "tool hold")
+        await agent.held("tool hold")
+        await die(world)
+        agent.release()
+        await world.start()
+        await told(platform, "one", "answer")
+        entry = await entry_of(world, platform, "one")
+        rows = await said_in(world, entry.session_id or "")
+    assert agent.attempts[1].note.count(NOTE) == 1
+    assert "gateway interruption" in agent.attempts[1].note
+    assert "have not answered yet" not in agent.attempts[1].note
+    assert entry.tail_key == tail_key(rows[:3])
+
+
+async def failed_after_a_tool(world: World, platform: FakePlatform, words: str) -> None:
+    """A turn that fails behind its tool result: nobody has answered that result."""
+    await until_ended(world, platform.say("one", words), "dead")
+
+
+async def test_an_unanswered_tail_is_offered_with_the_next_message_d3_4_d4_25(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        await failed_after_a_tool(world, platform, "tool raise")
+        message = await ask(platform, "one", "next")
+        await ask(platform, "one", "more")
+        life = await life_of(world, message)
+    assert "tool result" in agent.notes("next")[0]
+    assert agent.notes("more") == [""]
+    assert life["turn"]["note"] == "tool_tail"
+
+
+async def test_an_acknowledged_tail_never_fires_twice_a_different_one_does_d3_7_d3_13(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        keys = []
+        for words in ("tool raise", "next", "then tool raise", "more", "end"):
+            if words.endswith("raise"):
+                await failed_after_a_tool(world, platform, words)
+            else:
+                await ask(platform, "one", words)
+                keys.append((await entry_of(world, platform, "one")).tail_key)
+    assert [bool(agent.notes(words)[0]) for words in ("next", "more", "end")] == [True, True, False]
+    assert keys[0] != keys[1] == keys[2]
+
+
+async def test_a_stopped_task_leaves_no_tail_to_finish(store_url: str) -> None:
+    """Who says stop does not want its tool results to be finished with the next message."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "tool hold")
+        await agent.held("tool hold")
+        platform.say("one", "/stop")
+        await told(platform, "one", "Stopped")
+        acknowledged = (await entry_of(world, platform, "one")).tail_key
+        await ask(platform, "one", "next")
+    assert acknowledged is not None
+    assert agent.notes("next") == [""]
+
+
+async def test_an_attempt_that_never_reached_the_model_acknowledges_nothing_d3_11(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        await failed_after_a_tool(world, platform, "tool raise")
+        before = await entry_of(world, platform, "one")
+        platform.say("one", "nocall hold")
+        await agent.held("nocall hold")
+        await die(world)
+        agent.release()
+        await world.start()
+        during = await entry_of(world, platform, "one")
+        await told(platform, "one", "answer: nocall hold")
+        after = await entry_of(world, platform, "one")
+    assert (before.tail_key, during.tail_key) == (None, None)
+    assert after.tail_key is not None
+    assert ["tool result" in note for note in agent.notes("nocall hold")] == [True, True]
+
+
+async def test_the_acknowledgement_outlives_the_process_d3_10(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        await failed_after_a_tool(world, platform, "tool raise")
+        await ask(platform, "one", "next")
+        before = await entry_of(world, platform, "one")
+        await die(world)
+        await world.start()
+        after = await entry_of(world, platform, "one")
+    assert (before.tail_key, before.tail_at) == (after.tail_key, after.tail_at)
+    assert after.tail_at is not None
+
+
+async def test_nothing_to_resume_leaves_the_words_alone_d4_26(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]):
+        for text in ("tool", "next"):
+            await ask(platform, "one", text)
+    assert [each.note for each in agent.attempts] == ["", ""]
+
+
+async def test_each_attempt_is_told_what_cut_off_the_last_one_d4_3_d4_21_d4_22_d4_23(store_url: str) -> None:
+    """By reason, with or without a tool result at the end."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], settings=EAGER) as world:
+        platform.say("one", "step hold")
+        for kind in ("restart", "stop", "death"):
+            await agent.held("step hold")
+            await (die(world) if kind == "death" else world.stop(kind))
+            await world.start()
+        agent.release()
+        await told(platform, "one", "answer")
+    said = ("gateway restart", "gateway shutdown", "gateway interruption")
+    assert [words in each.note for words, each in zip(said, agent.attempts[1:], strict=True)] == [True] * 3
