@@ -83,7 +83,12 @@ async def _block(port: int, request: MakeRequest, shifts: count[int]) -> Sample:
 
 def _lines(samples: dict[str, list[Sample]], with_turns: dict[str, list[Sample]]) -> list[Line]:
     held, hello_, raw, busy = samples["held"], samples["hello"], samples["raw"], with_turns["busy"]
-    rates = {"accept, turns held back": held, "hello": hello_, "hello without Starlette": raw, "accept, turns running": busy}
+    rates = {
+        "accept, turns held back": held,
+        "hello": hello_,
+        "hello without Starlette": raw,
+        "accept, turns running": busy,
+    }
     for name, each in rates.items():
         say(f"  {name:24} {shown(rate(each)):>7} requests/s")
     return [

@@ -85,7 +85,14 @@ def _rates() -> dict[str, list[float]]:
 
 
 def _run(contender: Contender, path: Path, server: PostgresServer) -> float:
-    command = [str(contender.python), "-m", contender.module, contender.place(path, server), str(SESSIONS), str(BLOCK_S)]
+    command = [
+        str(contender.python),
+        "-m",
+        contender.module,
+        contender.place(path, server),
+        str(SESSIONS),
+        str(BLOCK_S),
+    ]
     env = os.environ | {"PYTHONPATH": str(ROOT), "OPENAI_AGENTS_DISABLE_TRACING": "1"}
     done = subprocess.run(command, cwd=path, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     if done.returncode != 0:

@@ -30,7 +30,9 @@ async def measure() -> list[Line]:
     return [
         Line(name="turns kept over SIGKILL with 1,000 in flight", value=kept, unit="turns"),
         Line(name="all 1,000 run again after ready", value=all_running, unit="s", target=at_most(1.0)),
-        Line(name="ready after SIGKILL with 1,000 in flight", value=ready, unit="s", detail=f"empty home {before:.2f} s"),
+        Line(
+            name="ready after SIGKILL with 1,000 in flight", value=ready, unit="s", detail=f"empty home {before:.2f} s"
+        ),
     ]
 
 

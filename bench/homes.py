@@ -118,7 +118,7 @@ def _changed(value: object, session_id: str) -> str:
     if isinstance(value, int) and value > ID_STEP:
         return f"{value} - older"
     if not isinstance(value, str):
-        return str(apsw.format_sql_value(value))  # type: ignore[arg-type]
+        return str(apsw.format_sql_value(value))
     text = str(apsw.format_sql_value(value))
     for known in (PATTERN[-8:], session_id[-8:]):
         text = text.replace(known, "' || name || '")

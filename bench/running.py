@@ -111,7 +111,7 @@ class Running:
 
     async def idle(self) -> None:
         """Wait until nothing that was accepted is open any more."""
-        while (await self.store.read(figures))["inbox"]:
+        while (await self.store.read(figures))["inbox"]:  # noqa: ASYNC110  only the database knows
             await asyncio.sleep(0.05)
 
     async def abandon(self) -> None:

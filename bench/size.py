@@ -84,7 +84,9 @@ async def _unseen(running: Running, size: int) -> list[Line]:
     samples = await in_turn(sides, ROUNDS)
     ratio = median_ratio(samples["known"], samples["unseen"])
     detail = f"{shown(rate(samples['unseen']))}/s against {shown(rate(samples['known']))}/s"
-    return [Line(name=f"first message, unseen / known chat of {size:,}", value=ratio, target=at_most(1.5), detail=detail)]
+    return [
+        Line(name=f"first message, unseen / known chat of {size:,}", value=ratio, target=at_most(1.5), detail=detail)
+    ]
 
 
 async def _first_steps(running: Running, chat_of: Callable[[int], str], known: list[int]) -> Sample:

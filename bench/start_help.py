@@ -20,7 +20,9 @@ async def measure() -> list[Line]:
     command = Path(sys.executable).with_name("everturn")
     times = await asyncio.to_thread(_times, [[str(command), "--help"], [sys.executable, "-c", "pass"]])
     ours, bare = (statistics.median(each) for each in times)
-    return [Line(name="everturn --help", value=ours, unit="s", target=at_most(0.3), detail=f"python alone {bare:.3f} s")]
+    return [
+        Line(name="everturn --help", value=ours, unit="s", target=at_most(0.3), detail=f"python alone {bare:.3f} s")
+    ]
 
 
 def _times(commands: list[list[str]]) -> list[list[float]]:

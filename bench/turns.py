@@ -35,7 +35,9 @@ async def measure() -> list[Line]:
         bare.close()
         indexed.close()
     for name, each in samples.items():
-        say(f"  {name:10} {shown(rate(each)):>7} turns/s, {cpu_us(each):4.0f} us of processor time, {commits(each):.3f} syncs a turn")
+        say(
+            f"  {name:10} {shown(rate(each)):>7} turns/s, {cpu_us(each):4.0f} us of processor time, {commits(each):.3f} syncs a turn"
+        )
     return lines_of(samples)
 
 

@@ -61,7 +61,9 @@ async def _stream(task: Talk, number: int) -> Stream:
     return reader, writer
 
 
-async def _chat(task: Talk, number: int, answers: asyncio.StreamReader, out: asyncio.StreamWriter, events: Stream) -> int:
+async def _chat(
+    task: Talk, number: int, answers: asyncio.StreamReader, out: asyncio.StreamWriter, events: Stream
+) -> int:
     count, path = 0, f"/api/chats/{task.name}-{number}/messages"
     until = time.perf_counter() + task.seconds
     while time.perf_counter() < until and count != task.turns:

@@ -1,11 +1,12 @@
 """Fixtures every folder may use: a real PostgreSQL, and a fresh store address on each engine."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.postgres import PostgresServer
+from tests.postgres import PostgresServer, empty_database
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +26,19 @@ def database_url(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def reused_database(postgres: PostgresServer) -> str:
+    """One database for all tests that want an empty store: it is emptied for each."""
+    return postgres.create_database()
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty store, once on each engine."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'everturn.db'}"
-    url: str = request.getfixturevalue("database_url")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    url: str = request.getfixturevalue("reused_database")
+    server.start()
+    asyncio.run(empty_database(url))
     return url

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
+import asyncpg
+
 StopMode = Literal["smart", "fast", "immediate"]
 
 SETTINGS = {
@@ -168,3 +170,19 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def empty_database(url: str) -> None:
+    """Every row gone, as in a new database, whoever is still connected; the schema stays. Far cheaper than a new one."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname=current_database() AND pid<>pg_backend_pid() AND backend_type='client backend'"
+        )
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname='public'")
+        names = [row[0] for row in tables if row[0] != "everturn_schema"]
+        # Deleting few rows is ten times faster than TRUNCATE, which makes new files.
+        await connection.execute("; ".join(f"DELETE FROM {name}" for name in names))
+    finally:
+        await connection.close()

@@ -78,6 +78,10 @@ BROKEN = {
         "SELECT i.id FROM inbox i LEFT JOIN turn t ON t.id=i.turn AND t.ended_at IS NULL"
         " WHERE i.state='claimed' AND t.id IS NULL"
     ),
+    "a queue with another length": (
+        "SELECT e.key, e.waiting FROM entry e"
+        " WHERE e.waiting<>(SELECT count(*) FROM inbox i WHERE i.key=e.key AND i.state='waiting')"
+    ),
     "a message that is open and ended": (
         "SELECT id FROM inbox WHERE (ended_at IS NULL)<>(state IN ('waiting','claimed'))"
     ),

@@ -209,12 +209,12 @@ class Gateway(Lives):
         await self._http.aclose()
 
     async def ask(self, method: str, path: str, body: object = None) -> Told | None:
-        """One request; None when nobody listens or the answer was cut off."""
+        """One request; None when nobody listens (but a stranger, who got the port) or the answer was cut off."""
         try:
             answer = await self._http.request(method, self._address(path), json=body, headers=self._headers())
         except (httpx.TransportError, FileNotFoundError):
             return None
-        return Told(answer.status_code, answer.json())
+        return Told(answer.status_code, answer.json()) if answer.status_code != 401 else None
 
     async def post(self, chat: str, message_id: str, text: str) -> Told | None:
         """Say something in a chat."""

@@ -189,7 +189,8 @@ class Person:
         if event.id or event.kind == "gap":
             self._events.append(event)
             self.replies += event.kind == "reply"
-            self._idle = event.kind == "turn" and event.data["state"] == "answered"
+            if event.kind == "turn":
+                self._idle = event.data["state"] == "answered"
             self._people.changes.changed()
 
     def _last(self) -> int:

@@ -3,8 +3,6 @@
 import asyncio
 from pathlib import Path
 
-import asyncpg
-
 from everturn.store.open import open_store
 from everturn.store.operations.entries import list_entries
 from everturn.store.operations.reading import transcript
@@ -49,14 +47,3 @@ async def _transcripts(url: str) -> dict[str, list[str]]:
         }
     finally:
         await store.close()
-
-
-async def empty_database(url: str) -> None:
-    """Every row gone, as in a new database; its schema stays."""
-    connection = await asyncpg.connect(url)
-    try:
-        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname='public'")
-        names = ", ".join(row[0] for row in tables if row[0] != "everturn_schema")
-        await connection.execute(f"TRUNCATE {names} RESTART IDENTITY")
-    finally:
-        await connection.close()

@@ -11,10 +11,10 @@ import pytest
 from everturn import points
 from everturn.decide.delivery import Surety
 from tests.crash.lives import CANCELLED, DIED, DONE, Death, Life, undisturbed
-from tests.crash.outside import empty_database, history_of
+from tests.crash.outside import history_of
 from tests.crash.processes import run_life, run_lives
 from tests.history import problems
-from tests.postgres import PostgresServer
+from tests.postgres import PostgresServer, empty_database
 
 ENGINES = ("sqlite", "postgres")
 

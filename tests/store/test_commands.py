@@ -13,7 +13,7 @@ from everturn.store.operations.commands import Applied, apply_command, earlier_s
 from everturn.store.operations.inbox import accept
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.turns import finish
-from tests.contracts.store import BY_EVENT, QUEUE, Life, key_of, living
+from tests.contracts.store import BY_EVENT, QUEUE, Life, broken, key_of, living
 
 
 @pytest.fixture
@@ -242,6 +242,7 @@ async def test_new_message_and_answer_at_once_leave_one_session_and_one_end(life
         assert answers == [(int(turn == "answered"),)]
         ((state, words),) = await life.look("SELECT state, body FROM inbox WHERE id=$1", late.id)
         assert (state in {"waiting", "claimed"}, words) == (True, "two")
+    assert await life.store.read(broken) == {}
 
 
 async def test_commands_of_one_chat_at_once_leave_one_session_open(life: Life) -> None:
@@ -258,3 +259,4 @@ async def test_commands_of_one_chat_at_once_leave_one_session_open(life: Life) -
     assert await life.look("SELECT session_id FROM session WHERE ended_at IS NULL") == [(entry.session_id,)]
     assert (entry.turn, entry.holder) == (None, None)
     assert await life.states("turn") == ["answered", "stopped"]
+    assert await life.store.read(broken) == {}

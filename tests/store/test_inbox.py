@@ -21,9 +21,10 @@ from everturn.store.operations.inbox import (
     waiting_commands,
 )
 from everturn.store.operations.recovery import cut_off, suspend_session
+from everturn.store.operations.telling import tell_key
 from everturn.store.operations.turns import begin_next, fail, finish
 from everturn.store.operations.upkeep import forget
-from tests.contracts.store import BY_EVENT, QUEUE, Life, key_of, living
+from tests.contracts.store import BY_EVENT, QUEUE, Life, broken, key_of, living
 
 
 @pytest.fixture
@@ -155,6 +156,17 @@ async def test_a_message_that_cannot_be_taken_is_a_dead_letter_and_its_sender_is
     assert await life.store.read(keys_with_work) == []
 
 
+async def test_what_is_told_twice_is_one_event(life: Life) -> None:
+    here = replace(life, delivery=BY_EVENT)
+    begun = await here.begun()
+    life.clock.advance(1)
+    assert len(await here.twice(turn_away, here.arrival("x" * 50), "too_long", "That is too long.")) == 1
+    life.clock.advance(1)
+    args = (here.ids.next(), begun.source, "The gateway is restarting.", "restarting", here.now, here.delivery)
+    assert len(await here.twice(tell_key, begun.key, *args)) == 1
+    assert await life.store.read(broken) == {}
+
+
 async def test_turning_away_a_message_that_was_accepted_changes_nothing(life: Life) -> None:
     await life.accept("hello", ext="1")
     assert await life.unchanged(turn_away, life.arrival("hello", ext="1"), "queue_full", "Full.") == ()
@@ -179,6 +191,7 @@ async def test_twenty_messages_at_once_begin_one_turn_and_keep_their_order(life:
     assert sorted(order) == [f"{number:02}" for number in range(20)]
     assert order[1:] == sorted(order[1:])
     assert set(await life.states("inbox")) == {"done"}
+    assert await life.store.read(broken) == {}
 
 
 async def test_keys_with_work_come_oldest_first_and_commands_apart(life: Life) -> None:
@@ -225,6 +238,7 @@ async def test_events_have_no_gaps_however_many_speak_at_once(life: Life) -> Non
     numbers = [row[0] for row in await life.look("SELECT seq FROM event ORDER BY id")]
     assert sorted(numbers) == list(range(1, 34))
     assert (await life.entry()).event_seq == 33
+    assert await life.store.read(broken) == {}
 
 
 # -- moves ------------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from everturn.store.operations.recovery import (
     tell_too_old,
 )
 from everturn.store.operations.turns import Begun, NotYet, begin_next, calling, prove
-from tests.contracts.store import BY_EVENT, Life, key_of, living
+from tests.contracts.store import BY_EVENT, Life, broken, key_of, living
 
 HOUR = 3600.0
 
@@ -201,6 +201,15 @@ async def test_a_message_to_a_suspect_does_not_begin_with_its_commit(life: Life)
     assert (await life.began()).session_id == begun.session_id
 
 
+async def test_a_message_to_a_suspended_session_is_nobody_to_suspect(life: Life) -> None:
+    """It starts a fresh session, so it waits for no suspect."""
+    begun = await life.called()
+    await life.plant("UPDATE entry SET unclean_ends=2")
+    await life.die()
+    fresh = await life.begun("next")
+    assert (fresh.session_id != begun.session_id, fresh.unclean_ends) == (True, 0)
+
+
 # -- draining ---------------------------------------------------------------------------------------------------------
 
 
@@ -259,6 +268,7 @@ async def test_two_recoveries_of_one_death_act_once(life: Life) -> None:
     assert [(await life.entry(str(number))).unclean_ends for number in range(8)] == [3, *[1] * 7]
     assert len(await life.look("SELECT turn FROM attempt")) == 8
     assert len(await life.look("SELECT id FROM outbox")) == 1
+    assert await life.store.read(broken) == {}
 
 
 async def test_a_resume_and_a_new_message_at_once_are_one_turn(life: Life) -> None:
@@ -270,6 +280,7 @@ async def test_a_resume_and_a_new_message_at_once_are_one_turn(life: Life) -> No
         claims = await asyncio.gather(life.begin(chat), two.accept("two", chat), two.begin(chat))
         winners = [claim for claim in claims if isinstance(claim, Begun)]
         assert [(winner.turn, winner.attempt) for winner in winners] == [(begun.turn, 2)]
+    assert await life.store.read(broken) == {}
 
 
 async def test_an_idle_session_is_simply_continued(life: Life) -> None:
@@ -291,7 +302,7 @@ async def test_an_interrupted_turn_that_is_too_old_waits_and_tells_once(life: Li
     assert await life.store.read(interrupted_keys) == [
         (key_of(), begun.turn, "restart_interrupted", life.now - 2 * HOUR, None)
     ]
-    await life.store.run(tell_too_old, begun.turn, key_of(), life.ids.next(), life.now, life.delivery)
+    await life.twice(tell_too_old, begun.turn, key_of(), life.ids.next(), life.now, life.delivery)
     await life.unchanged(tell_too_old, begun.turn, key_of(), life.ids.next(), life.now + 1, life.delivery)
     assert await life.look("SELECT count(*) FROM outbox WHERE kind='notice'") == [(1,)]
     again = await life.accept("go on")

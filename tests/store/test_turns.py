@@ -25,7 +25,7 @@ from everturn.store.operations.turns import (
     prove,
     step,
 )
-from tests.contracts.store import AT_ONCE, BY_EVENT, Life, call_of, key_of, living, response, result
+from tests.contracts.store import AT_ONCE, BY_EVENT, Life, broken, call_of, key_of, living, response, result
 
 HOUR = 3600.0
 
@@ -82,6 +82,7 @@ async def test_many_keys_are_worked_on_at_once_and_each_in_order(life: Life) -> 
         said = await life.store.read(transcript, (await life.entry(f"chat {number}")).session_id or "", 0, 100)
         assert [row.content for row in said if row.role == "user"] == ["0", "1", "2", "3"]
         assert [row.seq for row in said] == list(range(1, 17))
+    assert await life.store.read(broken) == {}
 
 
 # -- run twice --------------------------------------------------------------------------------------------------------

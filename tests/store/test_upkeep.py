@@ -13,7 +13,7 @@ from everturn.store.operations.reading import transcript
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.telling import event_range
 from everturn.store.operations.upkeep import BATCH, BODIES_KEPT_S, DAY_S, IDS_KEPT_S, expire, forget, idle_entries
-from tests.contracts.store import BY_EVENT, QUEUE, Life, key_of, living
+from tests.contracts.store import BY_EVENT, QUEUE, Life, broken, key_of, living
 
 
 @pytest.fixture
@@ -69,6 +69,7 @@ async def test_an_expiry_and_a_message_at_once_leave_one_session_in_use(life: Li
         assert (begun.session_id == first.session_id) is not expired
         rows = await life.look("SELECT session_id FROM session WHERE key=$1 AND ended_at IS NULL", key_of(chat))
         assert rows == [(begun.session_id,)]
+    assert await life.store.read(broken) == {}
 
 
 async def test_only_idle_sessions_are_looked_at_a_page_at_a_time(life: Life) -> None:

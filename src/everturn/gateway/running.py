@@ -43,6 +43,8 @@ class Runner:
         except FenceLost:
             log.info("turn lost its conversation", turn=begun.turn, key=begun.key)
             return True
+        except StoreError:
+            return False  # the store is closing: the next life finds the turn running
         except asyncio.CancelledError:
             return await self._let_go(begun, turn)
         finally:
@@ -58,7 +60,7 @@ class Runner:
     async def _work(self, begun: Begun, turn: JournaledTurn) -> bool:
         try:
             answer = await self._agent.run(turn)
-        except FenceLost:
+        except StoreError:
             raise
         except Exception as error:  # noqa: BLE001  whatever an agent raises ends its turn, not the gateway
             log.warning("turn failed", turn=begun.turn, key=begun.key, error=repr(error))

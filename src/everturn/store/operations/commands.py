@@ -13,11 +13,10 @@ from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_or_make_entry, source_of, state_columns
 from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
 from everturn.store.operations.turns import (
-    TAIL_ROWS,
     end_open_turn,
     end_session,
-    last_messages,
     open_session,
+    open_tail,
     point_at,
     release,
 )
@@ -126,7 +125,7 @@ def _stop(entry: SessionEntry, at: float) -> Op[str]:
         return words.nothing_to_stop()
     yield from end_open_turn(entry, "stopped", "withdrawn", "/stop", at)
     yield from release(entry)
-    tail = tail_key((yield from last_messages(entry.session_id or "", TAIL_ROWS)))
+    tail = tail_key((yield from open_tail(entry.session_id or "")))
     yield sql(
         "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, tail_key=$2, tail_at=$3"
         " WHERE key=$1 AND state<>'suspended'",

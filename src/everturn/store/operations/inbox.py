@@ -7,16 +7,13 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from everturn.decide.recovery import is_suspect
 from everturn.model import Event, SessionEntry, SessionSource
 from everturn.store.interface import Op, Statement, sql
 from everturn.store.operations.entries import lock_or_make_entry
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
-from everturn.store.operations.turns import Begun, Start, Waiting, begun_again, start_turn
+from everturn.store.operations.turns import Begun, Start, Waiting, begun_again, start_turn, suspected
 
-JOIN_QUEUE = (
-    "UPDATE entry SET waiting=waiting+$2, event_seq=event_seq+$3 WHERE key=$1 RETURNING waiting, event_seq"
-)
+JOIN_QUEUE = "UPDATE entry SET waiting=waiting+$2, event_seq=event_seq+$3 WHERE key=$1 RETURNING waiting, event_seq"
 ADD = (
     "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, turn, accepted_at)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
@@ -107,7 +104,7 @@ def _facts(arrival: Arrival) -> list[Fact]:
 
 def _is_free(entry: SessionEntry, start: Start) -> bool:
     """A suspect's turn is begun by the scheduler alone, which lets only one of them be unproven at a time."""
-    return entry.holder is None and entry.turn is None and not is_suspect(entry.unclean_ends, start.stuck_after)
+    return entry.holder is None and entry.turn is None and not suspected(entry, start)
 
 
 def turn_away(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:
@@ -116,7 +113,7 @@ def turn_away(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:
     if arrival.cursor is not None:
         yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
     if not (yield _row(arrival, "dead", None)):
-        return ()
+        return (yield from events_of(arrival.key, arrival.at))  # what this operation told when it ran before
     yield sql("UPDATE inbox SET ended_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, why)
     delivery = Delivery(by_event=arrival.by_event)
     facts = yield from tell(arrival.id, arrival.key, arrival.source, text, why, arrival.at, delivery)

@@ -57,7 +57,7 @@ def claim_next(key: str, instance: int, now: float) -> Op[Reply | float | None]:
     if state == "sending":
         ours = sender == instance and due_at == now and reply.attempts > 0
         return replace(reply, attempts=reply.attempts - 1) if ours else None
-    if due_at > now:
+    if due_at > now and reply.attempts > 0:  # a first attempt is due at once, though the clock may have been set back
         return float(due_at)
     return reply if (yield sql(CLAIM, reply.id, instance, now)) else None
 

@@ -57,7 +57,7 @@ def _turn(turn: int) -> Op[Json | None]:
         return None
     session_id, state, attempt, instance, note, reason, started_at, attempt_at, ended_at, why = rows[0]
     attempts = yield from _attempts(turn)
-    if state != "interrupted":  # then the attempt that ended is among the earlier ones
+    if not attempts or attempts[-1]["attempt"] != attempt:  # what was cut off is among the earlier ones already
         names = ("attempt", "instance", "note", "started_at", "ended_at", "why")
         values = (attempt, instance, note, attempt_at, ended_at, why or state)
         attempts.append(dict(zip(names, values, strict=True)))

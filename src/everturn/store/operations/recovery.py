@@ -151,7 +151,8 @@ def _set_aside(entry: SessionEntry, mark: str | None, reason: str, at: float) ->
     if mark is not None:
         yield sql("UPDATE session SET mark=$2 WHERE session_id=$1", entry.session_id, mark)
     yield sql(
-        "UPDATE inbox SET why='held' WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'", entry.key
+        "UPDATE inbox SET why='held' WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'",
+        entry.key,
     )
     yield sql("UPDATE entry SET state='suspended', reason=$2, marked_at=$3 WHERE key=$1", entry.key, reason, at)
 

@@ -181,7 +181,7 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | None]:
     if entry.holder is not None:
         ours = entry.holder == start.instance and entry.turn is not None
         return (yield from _as_begun(entry, start)) if ours else None  # our own commit, of which we had not heard
-    if not start.suspects and is_suspect(entry.unclean_ends, start.stuck_after):
+    if not start.suspects and suspected(entry, start):
         return NotYet(key)
     if entry.turn is not None and (yield from _goes_on_by_itself(entry, start)):
         return (yield from _resume(entry, None, start, []))
@@ -201,6 +201,11 @@ def _goes_on_by_itself(entry: SessionEntry, start: Start) -> Op[bool]:
         return True
     rows = yield sql("SELECT reason FROM turn WHERE id=$1", entry.turn)
     return bool(rows) and rows[0][0] is None  # a message had woken it, and its attempt never called the model
+
+
+def suspected(entry: SessionEntry, start: Start) -> bool:
+    """Whether the key's next turn may be the one that kills the process; what is suspended is left by a fresh one."""
+    return is_suspect(entry.unclean_ends, start.stuck_after) and not isinstance(entry.state, Suspended)
 
 
 def _held(entry: SessionEntry) -> Op[bool]:
@@ -331,7 +336,9 @@ def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int
 
 def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
     """The turn that an earlier run of this very operation began."""
-    rows = yield sql("SELECT attempt, session_id, first_seq, note FROM turn WHERE id=$1 AND state='running'", entry.turn)
+    rows = yield sql(
+        "SELECT attempt, session_id, first_seq, note FROM turn WHERE id=$1 AND state='running'", entry.turn
+    )
     if not rows:
         return None
     attempt, session_id, first_seq, kind = rows[0]
@@ -355,8 +362,16 @@ def _note(entry: SessionEntry, start: Start, reset_reason: str | None, before: i
     """Only a session that was cut off, or may end with a tool result, costs a look at its last rows."""
     if reset_reason is None and not entry.tail and entry.state == ACTIVE:
         return None
-    tail = yield from last_messages(entry.session_id or "", TAIL_ROWS, before or LAST_SEQ)
+    tail = yield from open_tail(entry.session_id or "", before or LAST_SEQ)
     return choose_note(entry, tail, start.at, start.fresh_s, reset_reason)
+
+
+def open_tail(session_id: str, before: int = LAST_SEQ) -> Op[list[Message]]:
+    """The newest rows up to the last that is not the user's: words nobody answered do not hide an open tool result."""
+    rows = yield from last_messages(session_id, TAIL_ROWS, before)
+    while rows and rows[-1].role == "user":
+        rows.pop()
+    return rows
 
 
 def last_messages(session_id: str, limit: int, before: int = LAST_SEQ) -> Op[list[Message]]:
@@ -578,7 +593,9 @@ def release(entry: SessionEntry, *, keep_turn: bool = False) -> Op[int]:
     """Let go of the key: late writers lose their fence; returns the transcript's true length."""
     rows = yield sql("SELECT max(seq) FROM message WHERE session_id=$1", entry.session_id)
     last = rows[0][0] or 0
-    role = yield sql("SELECT role FROM message WHERE session_id=$1 AND seq=$2", entry.session_id, last)
+    role = yield sql(
+        "SELECT role FROM message WHERE session_id=$1 AND role<>'user' ORDER BY seq DESC LIMIT 1", entry.session_id
+    )
     yield sql(
         "UPDATE entry SET holder=NULL, turn=$2, fence=fence+1, seq=$3, tail=$4 WHERE key=$1",
         entry.key,
