@@ -183,6 +183,7 @@ async def empty_database(url: str) -> None:
         tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname='public'")
         names = [row[0] for row in tables if row[0] != "everturn_schema"]
         # Deleting few rows is ten times faster than TRUNCATE, which makes new files.
-        await connection.execute("; ".join(f"DELETE FROM {name}" for name in names))
+        for name in names:
+            await connection.execute(f"DELETE FROM {name}")
     finally:
         await connection.close()
