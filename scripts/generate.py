@@ -8,12 +8,15 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import click
 
 from everturn.cli.commands import COMMANDS, everturn
 from everturn.config import ALIASES
+from everturn.model import INBOX_MOVES, OUTBOX_MOVES, TURN_MOVES, InboxState, OutboxState, TurnState
 from everturn.settings import CHAT_TYPES, OVERRIDABLE, SECTIONS, SETTINGS, Setting, shown, variable_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +56,81 @@ stops the start with exit code 78 and a message that names the key, what is allo
 `EVERTURN_` variable only warns. Passwords are never shown.
 [everturn.toml.example](../../everturn.toml.example) holds every setting with its default.
 """
+LIFECYCLE_HEAD = """\
+<!-- Made by scripts/generate.py from src/everturn/model.py. Change that, then run `make docs`. -->
+# The life of a message, a turn and a reply
+
+Every message in, every step of a turn and every reply out is a row. Each row is in one state, and moves only along the
+arrows below: the tables of moves in `src/everturn/model.py` are what the code and these pictures are made from. A row
+without a way out has ended; `everturn explain MESSAGE-ID` shows the way one message went, with times and reasons.
+
+An end of the process loses none of these rows. What it does to each of them stands in
+[the architecture](../architecture.md); why it is safe at every line, in
+[write, act, write](../decisions/0004-write-act-write.md).
+"""
+
+
+@dataclass(frozen=True)
+class Lifecycle:
+    """One table of moves, in words."""
+
+    title: str
+    text: str
+    begins: tuple[StrEnum, ...]
+    moves: Mapping[StrEnum, frozenset[StrEnum]]
+    meanings: Mapping[StrEnum, str]
+
+
+LIFECYCLES = (
+    Lifecycle(
+        "A message",
+        "A message is acknowledged when its row is committed. It begins as claimed when its lane was idle (the turn begins"
+        " with the same commit), as dead when it could not be taken and its sender was told. Commands are rows like"
+        " messages: they wait until they are applied, which is one commit, too.",
+        (InboxState.WAITING, InboxState.CLAIMED, InboxState.DEAD),
+        INBOX_MOVES,
+        {
+            InboxState.WAITING: "accepted; its turn has not begun",
+            InboxState.CLAIMED: "part of a turn that has not ended",
+            InboxState.DONE: "answered, or applied",
+            InboxState.WITHDRAWN: "taken back by its sender: `/new`, `/stop`",
+            InboxState.EXPIRED: "ended by a policy the owner set",
+            InboxState.DEAD: "a dead letter: the turn failed or was suspended, or it was too long, or the queue was full",
+        },
+    ),
+    Lifecycle(
+        "A turn",
+        "A turn answers one message, or several that joined it. An interrupted turn goes on as the same turn with its next"
+        " attempt, from its last committed step.",
+        (TurnState.RUNNING,),
+        TURN_MOVES,
+        {
+            TurnState.RUNNING: "an instance holds the key and works on it",
+            TurnState.WAITING: "unwound until somebody approves; it takes no slot",
+            TurnState.INTERRUPTED: "cut off by a crash, a kill or a drain; it will go on",
+            TurnState.ANSWERED: "the answer and the obligation to deliver it are committed",
+            TurnState.FAILED: "no answer came of it; its sender was told why",
+            TurnState.STOPPED: "ended by `/stop`, `/new` or `/resume`",
+            TurnState.ROLLED_BACK: "undone by a newer message",
+            TurnState.SUSPENDED: "its session was set aside after the third unclean end in a row",
+        },
+    ),
+    Lifecycle(
+        "A reply",
+        "A reply is committed with the answer it delivers. It begins as being sent where the platform can recognise a"
+        " repetition, and as sent where the event row is the delivery (api, web).",
+        (OutboxState.OPEN, OutboxState.OWED, OutboxState.SENDING, OutboxState.SENT),
+        OUTBOX_MOVES,
+        {
+            OutboxState.OPEN: "a preview is out, the turn has not ended",
+            OutboxState.OWED: "to be sent, at once or when it is due again",
+            OutboxState.SENDING: "the platform is being called",
+            OutboxState.SENT: "the platform confirmed it",
+            OutboxState.DOUBTFUL: "it may be out; the owner is asked",
+            OutboxState.DEAD: "given up, with the reason; it can be sent again",
+        },
+    ),
+)
 
 
 def example_toml() -> str:
@@ -158,10 +236,32 @@ def _context(command: click.Command, name: str, above: click.Context | None) -> 
     )
 
 
+def turn_lifecycle() -> str:
+    """docs/concepts/turn-lifecycle.md."""
+    return "\n".join([LIFECYCLE_HEAD, *(_lifecycle(each) for each in LIFECYCLES)])
+
+
+def _lifecycle(what: Lifecycle) -> str:
+    rows = ((f"`{state}`", what.meanings[state]) for state in what.moves)
+    return f"## {what.title}\n\n{textwrap.fill(what.text, 120)}\n\n{_diagram(what)}\n{_table(('state', 'means'), rows)}"
+
+
+def _diagram(what: Lifecycle) -> str:
+    begins = [f"[*] --> {state}" for state in what.begins]
+    moves = [f"{state} --> {after}" for state, afters in what.moves.items() for after in _in_order(what, afters)]
+    ends = [f"{state} --> [*]" for state, afters in what.moves.items() if not afters]
+    return "\n".join(["```mermaid", "stateDiagram-v2", *(f"    {line}" for line in begins + moves + ends), "```\n"])
+
+
+def _in_order(what: Lifecycle, states: frozenset[StrEnum]) -> list[StrEnum]:
+    return [state for state in what.moves if state in states]
+
+
 GENERATORS: Mapping[str, Callable[[], str]] = {
     "everturn.toml.example": example_toml,
     "docs/reference/cli.md": cli_reference,
     "docs/reference/config.md": config_reference,
+    "docs/concepts/turn-lifecycle.md": turn_lifecycle,
 }
 
 

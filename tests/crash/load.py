@@ -84,7 +84,7 @@ class People:
         return next(self._moments)
 
     def _replies(self) -> int:
-        return sum(person.replies for person in self._people)
+        return sum(len(person.answered) for person in self._people)
 
     async def _finish(self) -> None:
         self.closing = True
@@ -106,7 +106,7 @@ class Person:
         self._random = random
         self.chat = chat
         self.posts: list[Post] = []
-        self.replies = 0
+        self.answered: set[str] = set()
         self._events: list[Seen] = []
         self._idle = True
         people.watched.events[chat] = self._events
@@ -120,7 +120,7 @@ class Person:
             if self._random.random() < 0.2:
                 await self.post(self._random.choice(self.posts))
             await self._people.changes.until(
-                lambda: self._people.closing or len(self.posts) - self.replies < OUTSTANDING, FINISH_S
+                lambda: self._people.closing or len(self.posts) - len(self.answered) < OUTSTANDING, FINISH_S
             )
 
     async def watch(self) -> None:
@@ -164,8 +164,7 @@ class Person:
 
     def open(self) -> list[str]:
         """The messages without an answer."""
-        answered = self._people.watched.replies(self.chat)
-        return [post.id for post in self.posts if post.id not in answered]
+        return [post.id for post in self.posts if post.id not in self.answered]
 
     def where(self) -> str:
         """How far it got: what is not acknowledged, what is not answered, the last events."""
@@ -182,13 +181,14 @@ class Person:
 
     def _words(self) -> str:
         plain = f"words {len(self.posts)} of {self.chat}, ünïcödé ✓"
-        work = ["work 3 0.01", f"work {self._random.randint(1, 4)} 0"] if self._people.tools else []
+        work = ["work 3 0.01", f"work {self._random.randint(1, 4)} 0.05"] if self._people.tools else []
         return self._random.choice([plain, plain, *work])
 
     def _take(self, event: Seen) -> None:
         if event.id or event.kind == "gap":
             self._events.append(event)
-            self.replies += event.kind == "reply"
+            if event.kind == "reply":
+                self.answered.add(str(event.data["to"]))
             if event.kind == "turn":
                 self._idle = event.data["state"] == "answered"
             self._people.changes.changed()

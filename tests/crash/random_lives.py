@@ -22,8 +22,8 @@ from tests.crash.lives import DIED, DONE
 
 CHATS = ("one", "two", "three")
 WORDS = ("hello", "tool", "tool tool", "tool fail", "fail", "wait", "tool wait", "/stop", "/new", "/resume", "/status")
-MOMENTS_MOST = 30
-LONGEST_S = 0.15
+MOMENTS_MOST = (12, 60)
+LONGEST_S = 0.1
 SETTINGS = (
     Settings(drain_s=0.0),
     Settings(drain_s=0.0, stuck_after=0, unclean_boots=0),
@@ -77,7 +77,7 @@ class Listener:
 def live(life: RandomLife) -> None:
     """The process's whole life: it dies at a random moment, or a little later wherever it is."""
     chance = random.Random(life.seed)
-    points.install(_die_at(chance.randint(1, MOMENTS_MOST)))
+    points.install(_die_at(chance.randint(1, chance.choice(MOMENTS_MOST))))
     asyncio.run(_live(life, chance))
     os._exit(DONE)
 

@@ -3,7 +3,6 @@
 import asyncio
 import multiprocessing
 from collections.abc import Iterator
-from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -63,9 +62,8 @@ class Home:
 
 @pytest.fixture
 def homes(tmp_path: Path, postgres: PostgresServer) -> Iterator[list[Home]]:
-    folders = (tmp_path / str(number) for number in count())
-    found = [Home(f"sqlite:///{folder / 'everturn.db'}", folder) for _, folder in zip(range(SQLITE_HOMES), folders)]
-    found += [Home(postgres.create_database(), folder) for _, folder in zip(range(POSTGRES_HOMES), folders)]
+    found = [Home(f"sqlite:///{tmp_path / str(n) / 'everturn.db'}", tmp_path / str(n)) for n in range(SQLITE_HOMES)]
+    found += [Home(postgres.create_database(), tmp_path / f"postgres{n}") for n in range(POSTGRES_HOMES)]
     yield found
     for home in found[SQLITE_HOMES:]:
         postgres.drop_database(home.url)
@@ -77,7 +75,7 @@ def text_columns(engine: str) -> Op[list[tuple[str, str]]]:
 
 
 def holding(table: str, column: str, text: str) -> Op[int]:
-    rows = yield sql(f'SELECT count(*) FROM "{table}" WHERE "{column}" LIKE $1', f"%{text}%")  # noqa: S608  our own names
+    rows = yield sql(f'SELECT count(*) FROM "{table}" WHERE "{column}" LIKE $1', f"%{text}%")
     return int(rows[0][0])
 
 

@@ -128,9 +128,14 @@ def answer_to(words: str) -> str:
 
 
 async def die(world: World) -> None:
-    """An end without a word; returns when the database, too, knows that nobody lives there."""
+    """An end without a word."""
     await world.abandon()
-    store = await open_store(world.url)
+    await until_all_are_dead(world.url)
+
+
+async def until_all_are_dead(url: str) -> None:
+    """Wait until the database, too, knows that nobody lives there."""
+    store = await open_store(url)
     try:
         async with asyncio.timeout(PATIENCE_S):
             while await store.alive():

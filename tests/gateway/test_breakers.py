@@ -35,7 +35,7 @@ async def test_the_third_unclean_end_suspends_and_the_count_survives_starts_d0_6
     async with World(store_url, agent, [platform]) as world:
         await ask(platform, "other", "hello")
         message = platform.say("one", "hold")
-        counts = []
+        counts: list[int] = []
         for _ in range(3):
             assert await die_while(world, agent, "hold", 1) == [int(len(counts) == 2)]
             counts.append((await entry_of(world, platform, "one")).unclean_ends)

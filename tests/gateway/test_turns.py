@@ -37,7 +37,7 @@ async def test_no_more_turns_run_at_once_than_allowed(store_url: str) -> None:
         for chat in chats:
             await agent.until(lambda: len(agent.holding) == min(2, len(chats) - len(platform.screen)))
             agent.release(*agent.holding)
-            await platform.until(lambda chat=chat: bool(platform.texts(chat)))
+            await told(platform, chat, "answer")
     assert agent.most_at_once == 2
 
 

@@ -169,6 +169,6 @@ def keys_with_work() -> Op[list[str]]:
 
 
 def waiting_commands() -> Op[list[tuple[int, str]]]:
-    """Commands that were accepted and not applied yet, oldest first."""
-    rows = yield sql("SELECT id, key FROM inbox WHERE ended_at IS NULL AND kind='command' ORDER BY id")
+    """Commands that were accepted and not applied yet, oldest first. (`+id`: by the small index of what is open.)"""
+    rows = yield sql("SELECT id, key FROM inbox WHERE ended_at IS NULL AND kind='command' ORDER BY +id")
     return [(row[0], row[1]) for row in rows]

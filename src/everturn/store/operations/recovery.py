@@ -175,7 +175,7 @@ def interrupted_keys() -> Op[list[tuple[str, int, str | None, float | None, floa
     """The keys with an interrupted turn: key, turn, reason of its mark, when, and when its user was told it is too old."""
     rows = yield sql(
         "SELECT key, id, reason, marked_at, told_at FROM turn"
-        " WHERE ended_at IS NULL AND state='interrupted' ORDER BY id"
+        " WHERE ended_at IS NULL AND state='interrupted' ORDER BY +id"
     )
     return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
 

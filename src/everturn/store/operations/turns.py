@@ -50,8 +50,8 @@ ADD_TURN = (
     " VALUES ($1, $2, $3, 'running', 1, $4, $5, $6, $6, $7)"
 )
 TAKE_KEY = (
-    "UPDATE entry SET session_id=$2, holder=$3, turn=$4, fence=$5, seq=$6, active_at=$7, event_seq=$8, origin=$9,"
-    " waiting=waiting-$10 WHERE key=$1"
+    "UPDATE entry SET holder=$2, turn=$3, fence=$4, seq=$5, active_at=$6, event_seq=$7, origin=$8, waiting=waiting-$9"
+    " WHERE key=$1"
 )
 FENCED = "SELECT 1 FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
 ADD_EFFECT = (
@@ -231,6 +231,7 @@ def start_turn(entry: SessionEntry, first: Waiting, start: Start, facts: list[Fa
         facts, spoke = facts + told, True
     elif entry.session_id is None:
         yield from open_session(start.session_id, entry.key, None, first.text, first.accepted_at)
+        yield sql("UPDATE entry SET session_id=$2 WHERE key=$1", entry.key, start.session_id)
         entry = replace(entry, session_id=start.session_id, seq=0)
     elif entry.seq == 0:  # a session that /new opened is known by what was said in it first
         yield sql("UPDATE session SET first_words=$2 WHERE session_id=$1", entry.session_id, first.text[:FIRST_WORDS])
@@ -271,7 +272,6 @@ def _hold(entry: SessionEntry, begun: Begun, first: Waiting | None, start: Start
     yield sql(
         TAKE_KEY,
         entry.key,
-        begun.session_id,
         start.instance,
         begun.turn,
         begun.fence,

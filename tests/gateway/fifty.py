@@ -1,0 +1,82 @@
+"""Fifty long turns beside one that kills the process every time, as a process of its own."""
+
+import asyncio
+import multiprocessing
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from everturn.agent.interface import Answer, TurnContext
+from everturn.clock import SystemClock
+from everturn.model import ToolCall
+from everturn.testing import FakePlatform, World
+from tests.gateway.scenes import answer_to
+
+NEIGHBOURS = [f"neighbour {number}" for number in range(50)]
+KILLER = "killer"
+DIED = 137
+STEPS = 12
+_context = multiprocessing.get_context("forkserver")
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Where they live."""
+
+    url: str
+    folder: Path
+
+
+class Crowded:
+    """Neighbours take a step now and then; the killer waits until as many run beside it as can, then ends everything."""
+
+    def __init__(self, clock: SystemClock, neighbours: int) -> None:
+        self._clock = clock
+        self._neighbours = neighbours
+        self._at_work: set[str] = set()
+        self._all_at_work = asyncio.Event()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Work or kill."""
+        await turn.calling()
+        if turn.words == KILLER:
+            await self._kill(turn.attempt)
+        self._at_work.add(turn.words)
+        if len(self._at_work) == self._neighbours:
+            self._all_at_work.set()
+        done = sum(row.role == "assistant" for row in await turn.own())
+        for number in range(done, STEPS):
+            await turn.step(f"step {number}", [], self._act)
+            await self._clock.sleep(0.1)
+        return Answer(answer_to(turn.words))
+
+    async def _kill(self, attempt: int) -> None:
+        if attempt < 3:  # later it runs alone among suspects, and does not wait for anybody
+            await self._all_at_work.wait()
+        os._exit(DIED)
+
+    async def _act(self, call: ToolCall, key: str) -> str:
+        raise AssertionError(f"no tool was asked for: {call} {key}")
+
+
+def live(crowd: Crowd) -> None:
+    """Live until every neighbour is answered, or somebody kills us."""
+    asyncio.run(_live(crowd))
+
+
+async def _live(crowd: Crowd) -> None:
+    platform = FakePlatform(file=crowd.folder / "platform")
+    unanswered = [name for name in NEIGHBOURS if not platform.texts(name)]
+    async with World(crowd.url, Crowded(SystemClock(), len(unanswered)), [platform]):
+        for name in (*NEIGHBOURS[:25], KILLER, *NEIGHBOURS[25:]):
+            platform.say_once(name, name)
+        await platform.until(lambda: all(answer_to(name) in platform.texts(name) for name in NEIGHBOURS))
+
+
+def run(crowd: Crowd) -> int:
+    """One process; its exit code."""
+    process = _context.Process(target=live, args=(crowd,))
+    process.start()
+    process.join(50)
+    process.kill()
+    return -1 if process.exitcode is None else process.exitcode
