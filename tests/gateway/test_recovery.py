@@ -1,6 +1,7 @@
 """After a death: what ran goes on from its last step, what had not begun begins, what is too old is told, nothing else moves."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from everturn.decide.session import ResetPolicy
 from everturn.gateway.parts import Policies, Settings
@@ -361,3 +362,21 @@ async def test_a_command_that_ends_nothing_lets_the_turn_be_resumed_once(store_u
         await platform.until(lambda: len(platform.texts("one")) == 2)
     assert agent.overlaps == []
     assert len(agent.attempts) == len(agent.effects) == 2
+
+
+async def test_each_start_logs_one_line_that_says_how_the_last_life_ended_d0_7(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform]) as world:
+        await cut_off(world, platform, agent, "hold")
+        agent.release()
+        with capture_logs() as logs:
+            await world.start()
+        await told(platform, "one", "answer")
+    (line,) = [each for each in logs if each["event"] == "recovered"]
+    assert {name: line[name] for name in ("last_life", "resumable", "suspended", "continued", "storm")} == {
+        "last_life": "unclean",
+        "resumable": 1,
+        "suspended": 0,
+        "continued": 1,
+        "storm": False,
+    }

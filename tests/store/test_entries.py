@@ -429,6 +429,18 @@ async def test_a_session_the_watcher_ended_is_not_used_again(life: Life) -> None
     assert second.note is not None
     assert second.note.kind == "reset:daily"
     assert (await life.entry()).expired is None
+    ends = await life.look("SELECT end_reason, ended_at FROM session WHERE session_id=$1", first.session_id)
+    assert ends == [("daily", life.now)]
+
+
+async def test_a_session_that_ended_keeps_its_end(life: Life) -> None:
+    first = await life.talk()
+    at = life.now
+    await life.store.run(expire, key_of(), at, "idle", at + HOUR)
+    life.clock.advance(DAY)
+    await life.command("/new")
+    ends = await life.look("SELECT end_reason, ended_at FROM session WHERE session_id=$1", first.session_id)
+    assert ends == [("idle", at + HOUR)]
 
 
 async def test_messages_behind_a_suspended_turn_wait_until_their_sender_writes(life: Life) -> None:

@@ -104,6 +104,12 @@ async def test_a_reply_is_sent_at_once_only_when_nothing_is_before_it(life: Life
     assert (await claimed(here)).text == "done"
 
 
+async def test_a_preview_that_is_out_is_not_claimed(life: Life) -> None:
+    await life.talk()
+    await life.plant("UPDATE outbox SET state='open'")
+    assert await life.unchanged(claim_next, key_of(), 1, life.now) is None
+
+
 async def test_keys_with_replies_are_those_that_owe_one(life: Life) -> None:
     for chat in "abc":
         await life.talk(chat=chat)

@@ -57,6 +57,11 @@ async def test_a_session_that_moved_since_it_was_looked_at_is_not_expired(life: 
     assert await life.unchanged(expire, key, at, "idle", life.now) is False
 
 
+async def test_an_address_without_a_session_does_not_expire(life: Life) -> None:
+    await life.command("/help")
+    assert await life.unchanged(expire, key_of(), (await life.entry()).active_at, "idle", life.now + DAY_S) is False
+
+
 async def test_an_expiry_and_a_message_at_once_leave_one_session_in_use(life: Life) -> None:
     for number in range(10):
         chat = str(number)

@@ -17,7 +17,7 @@ import apsw
 from everturn.errors import StoreError, StoreUnavailable, StoreUnusable
 from everturn.store.migrations import CREATE_TABLE, INSERT_VERSION, SELECT_VERSION, TABLE, Migration, missing
 
-STATEMENTS = 512  # prepared statements a connection keeps
+STATEMENTS = 64  # apsw looks through all of them for each execution, so not more than we use
 BUSY_MS = 1000  # how long we wait for another program that holds the file
 WAL_LIMIT = 16 * 1024 * 1024  # bytes the WAL file is cut back to when it starts anew
 WRITER_CACHE_KIB = 16 * 1024

@@ -68,10 +68,8 @@ NEXT_WAITING = (
     " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY id LIMIT 1"
 )
 INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='claimed'"
-FIRST_OF_ATTEMPT = "SELECT min(seq) FROM message WHERE session_id=$1 AND turn=$2 AND attempt=$3"
 FIRST_WORDS = 80
 TAIL_ROWS = 64
-LAST_SEQ = 2**62
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -343,8 +341,7 @@ def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
         return None
     attempt, session_id, first_seq, kind = rows[0]
     reset_reason = kind.removeprefix("reset:") if kind and kind.startswith("reset:") else None
-    before = yield sql(FIRST_OF_ATTEMPT, session_id, entry.turn, attempt)
-    note = (yield from _note(entry, start, reset_reason, before[0][0])) if kind else None
+    note = (yield from _note(entry, start, reset_reason)) if kind else None
     begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
     events = yield from events_of(entry.key, start.at)
     return replace(begun, events=events, spoke=reset_reason is not None)
@@ -358,29 +355,28 @@ def begun_again(key: str, start: Start) -> Op[Begun | None]:
     return (yield from _as_begun(entry, start))
 
 
-def _note(entry: SessionEntry, start: Start, reset_reason: str | None, before: int | None = None) -> Op[Note | None]:
+def _note(entry: SessionEntry, start: Start, reset_reason: str | None) -> Op[Note | None]:
     """Only a session that was cut off, or may end with a tool result, costs a look at its last rows."""
     if reset_reason is None and not entry.tail and entry.state == ACTIVE:
         return None
-    tail = yield from open_tail(entry.session_id or "", before or LAST_SEQ)
+    tail = yield from open_tail(entry.session_id or "")
     return choose_note(entry, tail, start.at, start.fresh_s, reset_reason)
 
 
-def open_tail(session_id: str, before: int = LAST_SEQ) -> Op[list[Message]]:
+def open_tail(session_id: str) -> Op[list[Message]]:
     """The newest rows up to the last that is not the user's: words nobody answered do not hide an open tool result."""
-    rows = yield from last_messages(session_id, TAIL_ROWS, before)
+    rows = yield from last_messages(session_id, TAIL_ROWS)
     while rows and rows[-1].role == "user":
         rows.pop()
     return rows
 
 
-def last_messages(session_id: str, limit: int, before: int = LAST_SEQ) -> Op[list[Message]]:
+def last_messages(session_id: str, limit: int) -> Op[list[Message]]:
     """The newest rows of a transcript, oldest first; what was undone is left out."""
     rows = yield sql(
-        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND seq<$3 AND hidden=0 ORDER BY seq DESC LIMIT $2",
+        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND hidden=0 ORDER BY seq DESC LIMIT $2",
         session_id,
         limit,
-        before,
     )
     return [message_of(row) for row in reversed(rows)]
 

@@ -34,7 +34,9 @@ def idle_entries(after: str, limit: int) -> Op[list[SessionEntry]]:
 def expire(key: str, active_at: float, reason: str, at: float) -> Op[bool]:
     """End an expired session without waiting for a message; refused when anything moved since it was looked at."""
     entry = yield from lock_entry(key)
-    if entry is None or entry.turn is not None or entry.active_at != active_at or entry.expired:
+    if entry is None or entry.session_id is None or entry.turn is not None:
+        return False
+    if entry.expired or entry.active_at != active_at:
         return False
     if (yield sql("SELECT 1 FROM inbox WHERE key=$1 AND ended_at IS NULL LIMIT 1", key)):
         return False
