@@ -137,7 +137,8 @@ def imports_from(source: Source) -> list[ast.ImportFrom]:
 
 
 def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    """`os._exit` is public: it is documented, its underscore only warns."""
+    return name.startswith("_") and not name.startswith("__") and name != "_exit"
 
 
 def is_foreign_private(node: ast.Attribute) -> bool:

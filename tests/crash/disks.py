@@ -66,4 +66,4 @@ class SmallDisk:
 
     async def make_read_only(self) -> None:
         """Refuse every write from now on."""
-        await self.run("mount", "-o", "remount,ro", str(self.path))
+        await self.run("mount", "-o", "remount,bind,ro", str(self.path))

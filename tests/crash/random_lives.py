@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everturn import points
+from everturn.agent.demo import kill_this_process
 from everturn.agent.interface import Answer, TurnContext
 from everturn.decide.notes import with_note
 from everturn.decide.session import ResetPolicy
 from everturn.gateway.parts import Policies, Settings
 from everturn.model import Effect, ToolCall
 from everturn.testing import FakePlatform, World
-from tests.crash.lives import DIED, DONE
 
 CHATS = ("one", "two", "three")
 WORDS = ("hello", "tool", "tool tool", "tool fail", "fail", "wait", "tool wait", "/stop", "/new", "/resume", "/status")
@@ -79,7 +79,6 @@ def live(life: RandomLife) -> None:
     chance = random.Random(life.seed)
     points.install(_die_at(chance.randint(1, chance.choice(MOMENTS_MOST))))
     asyncio.run(_live(life, chance))
-    os._exit(DONE)
 
 
 def _die_at(moment: int) -> Callable[[str], None]:
@@ -89,7 +88,7 @@ def _die_at(moment: int) -> Callable[[str], None]:
         nonlocal hits
         hits += 1
         if hits == moment:
-            os._exit(DIED)
+            kill_this_process()
 
     return reached
 
@@ -104,7 +103,7 @@ async def _live(life: RandomLife, chance: random.Random) -> None:
     with suppress(TimeoutError):
         await platform.until(lambda: heard_all(platform) and len(platform.screen) >= shown, LONGEST_S)
     if ending == "death":
-        os._exit(DIED)
+        kill_this_process()
     await world.stop(ending)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import multiprocessing
+import signal
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -52,7 +53,7 @@ class Home:
         self._process.join(30)
         code = self._process.exitcode
         self._process.kill()
-        return code in {0, 137}
+        return code in {0, -signal.SIGKILL}
 
     def notes(self) -> list[str]:
         """The notes that agents were really given here."""

@@ -21,6 +21,7 @@ class Story:
     """One gateway, the people who write to it, and a seed that decides when it dies. Both breakers are off."""
 
     def __init__(self, home: Path, url: str, *arguments: str) -> None:
+        self.engine = url.partition(":")[0]
         self.seed = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
         self.random = Random(self.seed)
         self.gateway = Gateway(home, *arguments, settings={**BREAKERS_OFF, "EVERTURN_STORE_URL": url})
@@ -67,7 +68,8 @@ class Story:
 
     def told(self, watched: Watched) -> str:
         """The run in figures."""
-        return f"seed {self.seed}: {self.kills} kills ({self.early} before it was ready), {totals(watched)}"
+        kills = f"{self.kills} kills ({self.early} before it was ready)"
+        return f"{self.engine}, seed {self.seed}: {kills}, {totals(watched)}"
 
 
 def verdict(story: Story, watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 import multiprocessing
-import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from everturn.agent.demo import kill_this_process
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
 from everturn.model import ToolCall
@@ -14,7 +15,7 @@ from tests.gateway.scenes import answer_to
 
 NEIGHBOURS = [f"neighbour {number}" for number in range(50)]
 KILLER = "killer"
-DIED = 137
+DIED = -signal.SIGKILL
 STEPS = 12
 _context = multiprocessing.get_context("forkserver")
 
@@ -53,7 +54,7 @@ class Crowded:
     async def _kill(self, attempt: int) -> None:
         if attempt < 3:  # later it runs alone among suspects, and does not wait for anybody
             await self._all_at_work.wait()
-        os._exit(DIED)
+        kill_this_process()
 
     async def _act(self, call: ToolCall, key: str) -> str:
         raise AssertionError(f"no tool was asked for: {call} {key}")

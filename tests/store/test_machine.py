@@ -336,11 +336,13 @@ def drive(postgres: PostgresServer, tmp_path: Path, *, examples: int, steps: int
                 runner.run(store.close())
 
 
+@pytest.mark.timeout(180)
 def test_both_engines_say_and_store_the_same(postgres: PostgresServer, tmp_path: Path) -> None:
     drive(postgres, tmp_path, examples=15, steps=25, random=False)
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(1800)
 def test_both_engines_say_and_store_the_same_for_long(postgres: PostgresServer, tmp_path: Path) -> None:
     drive(postgres, tmp_path, examples=60, steps=60, random=True)
 

@@ -191,7 +191,7 @@ async def test_failing_twice_says_the_same(life: Life) -> None:
 
 
 async def test_an_answer_commits_with_everything_that_follows_from_it(life: Life) -> None:
-    """Promise 6"""
+    """Promise 6, D1.13"""
     here = replace(life, delivery=BY_EVENT)
     begun = await here.called()
     await here.die()

@@ -126,7 +126,7 @@ class Intake:
             if accepted.begun.spoke:
                 self._outbox.wake(arrival.key)
         elif start is not None:
-            self._turns.decline(arrival.key)
+            self._turns.give_back(arrival.key)
         if accepted is not None:
             self._follow(arrival, accepted)
         if not outer.done():

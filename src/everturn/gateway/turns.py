@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -16,20 +15,12 @@ from everturn.gateway.lanes import Lanes
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.running import Runner
+from everturn.gateway.slots import Running, Slots
 from everturn.model import SessionSource
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off_by_drain
 from everturn.store.operations.turns import Begun, NotYet, Start, begin_next
 
 log = structlog.get_logger()
-
-
-@dataclass(slots=True)
-class Running:
-    """A turn of this process."""
-
-    begun: Begun
-    task: asyncio.Task[bool]
-    resumed: bool
 
 
 class Turns:
@@ -40,13 +31,10 @@ class Turns:
         self._outbox = outbox
         self._runner = Runner(parts, agent, outbox)
         self._lanes = Lanes(parts.settings.running_turns)
-        self._running: dict[str, Running] = {}
-        self._claiming: dict[str, bool] = {}  # keys with a slot whose turn is not begun yet; whether it resumes
+        self._slots = Slots(parts.settings.running_turns)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
         self._stopping = False
-        self._quiet = asyncio.Event()
-        self._quiet.set()
 
     def open(self) -> None:
         """Begin to take turns."""
@@ -59,31 +47,33 @@ class Turns:
 
     def offer(self, key: str, source: SessionSource) -> Start | None:
         """A slot for a message that is just being accepted, if its lane has nothing before it and one is free."""
-        busy = key in self._running or key in self._claiming or self._lanes.waits(key)
-        if busy or not self._open or self._free() <= 0:
+        if self._slots.has(key) or self._lanes.waits(key) or not self._open or self._slots.free() <= 0:
             return None
-        self._take_slot(key, resumes=False)
+        self._slots.take(key, resumes=False)
         return self._parts.start(source.platform, source.chat_type)
-
-    def decline(self, key: str) -> None:
-        """The offered slot was not used."""
-        self._give_back(key)
 
     def launch(self, begun: Begun) -> None:
         """Run a turn that is ours."""
-        self._claiming.pop(begun.key, None)
         if is_suspect(begun.unclean_ends, self._parts.settings.stuck_after):
             self._lanes.watch(begun.key)
         task = asyncio.create_task(self._runner.run(begun, self._proved))
-        self._running[begun.key] = Running(begun, task, resumed=begun.attempt > 1)
+        self._slots.begin(Running(begun, task))
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._ended, begun.key))
         if self._stopping:
             task.cancel()
 
+    def give_back(self, key: str) -> None:
+        """The key's slot is free again; who asked for the key meanwhile is looked at."""
+        self._slots.give_back(key)
+        if key in self._again:
+            self._again.discard(key)
+            self._lanes.add(key, resume=False)
+        self._pump()
+
     def wake(self, key: str, *, resume: bool = False) -> None:
         """The key has work; while its turn is being run, look again afterwards."""
-        if key in self._running or key in self._claiming:
+        if self._slots.has(key):
             self._again.add(key)
             return
         self._lanes.add(key, resume=resume)
@@ -105,24 +95,24 @@ class Turns:
 
     def stop_turn(self, key: str, turn: int) -> None:
         """A command ended this turn in the database; end it here too."""
-        running = self._running.get(key)
+        running = self._slots.running.get(key)
         if running is not None and running.begun.turn == turn:
             running.task.cancel()
 
     def running(self) -> list[Begun]:
         """The turns that run in this process now."""
-        return [each.begun for each in self._running.values()]
+        return [each.begun for each in self._slots.running.values()]
 
     async def quiet(self) -> None:
         """Wait until no turn runs."""
-        await self._quiet.wait()
+        await self._slots.quiet()
 
     async def cut_off(self, reason: str) -> list[Recovered]:
         """Mark what is still running, count it in the same transaction, and cancel it."""
         now, stuck_after = self._parts.clock.now(), self._parts.settings.stuck_after
         cause = Interruption(instance=self._parts.instance, reason=reason, at=now, now=now, why=reason)
         marked: list[Recovered] = []
-        for running in list(self._running.values()):
+        for running in list(self._slots.running.values()):
             begun = running.begun
             delivery = self._parts.delivery(begun.source.platform)
             recovered = await self._parts.store.run(
@@ -138,41 +128,21 @@ class Turns:
     async def stop(self) -> None:
         """End every task of ours; a claim that is on its way lands first."""
         self._open, self._stopping = False, True
-        for each in self._running.values():
+        for each in self._slots.running.values():
             each.task.cancel()
-        await self._quiet.wait()
-
-    def _free(self) -> int:
-        return self._parts.settings.running_turns - len(self._running) - len(self._claiming)
+        await self._slots.quiet()
 
     def _pump(self) -> None:
         """Give free slots away."""
-        while self._open and self._free() > 0:
-            picked = self._lanes.pick(self._resumed() if self._lanes.any_resume() else 0)
+        while self._open and self._slots.free() > 0:
+            picked = self._lanes.pick(self._slots.resumed() if self._lanes.any_resume() else 0)
             if picked is None:
                 return
             self._claim(*picked)
 
-    def _resumed(self) -> int:
-        return sum(each.resumed for each in self._running.values()) + sum(self._claiming.values())
-
-    def _take_slot(self, key: str, *, resumes: bool) -> None:
-        self._claiming[key] = resumes
-        self._quiet.clear()
-
-    def _give_back(self, key: str) -> None:
-        """A slot is free again; who asked for the key meanwhile is looked at."""
-        self._claiming.pop(key, None)
-        if key in self._again:
-            self._again.discard(key)
-            self._lanes.add(key, resume=False)
-        self._pump()
-        if not self._running and not self._claiming:
-            self._quiet.set()
-
     def _claim(self, key: str, resumes: bool) -> None:  # noqa: FBT001  as it was picked
         """Take the key in the database. What follows is a callback: nobody can be cancelled between claim and launch."""
-        self._take_slot(key, resumes=resumes)
+        self._slots.take(key, resumes=resumes)
         start = self._parts.start(*origin_of(key), suspects=self._lanes.watches(key))
         claim = self._parts.store.run(begin_next, key, start)
         claim.add_done_callback(partial(self._claimed, key))
@@ -188,10 +158,9 @@ class Turns:
         self._lanes.clear(key)
         if isinstance(begun, NotYet):
             self._lanes.add_suspect(key)
-        self._give_back(key)
+        self.give_back(key)
 
     def _ended(self, key: str, task: asyncio.Task[bool]) -> None:
-        del self._running[key]
         self._parts.hub.ended(key)
         self._lanes.clear(key)
         error = None if task.cancelled() else task.exception()
@@ -199,7 +168,7 @@ class Turns:
             log.error("turn ended unexpectedly", key=key, error=repr(error))
         elif task.cancelled() or task.result():
             self._again.add(key)
-        self._give_back(key)
+        self.give_back(key)
 
     def _proved(self, key: str) -> None:
         self._lanes.clear(key)

@@ -67,6 +67,8 @@ NEXT_WAITING = (
     "SELECT id, body, source, accepted_at, kind FROM inbox"
     " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY id LIMIT 1"
 )
+CLAIM_MESSAGE = "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'"
+LAST_ROLE = "SELECT role FROM message WHERE session_id=$1 AND role<>'user' ORDER BY seq DESC LIMIT 1"
 INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='claimed'"
 FIRST_WORDS = 80
 TAIL_ROWS = 64
@@ -258,9 +260,7 @@ def _take(entry: SessionEntry, begun: Begun, first: Waiting, start: Start, facts
     """Store the user's words and make the key ours."""
     yield _written(begun, Message(role="user", content=first.text, seq=begun.seq, at=first.accepted_at))
     if first.stored:
-        yield sql(
-            "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'", first.id, begun.turn
-        )
+        yield sql(CLAIM_MESSAGE, first.id, begun.turn)
     return (yield from _hold(entry, begun, first, start, facts))
 
 
@@ -589,9 +589,7 @@ def release(entry: SessionEntry, *, keep_turn: bool = False) -> Op[int]:
     """Let go of the key: late writers lose their fence; returns the transcript's true length."""
     rows = yield sql("SELECT max(seq) FROM message WHERE session_id=$1", entry.session_id)
     last = rows[0][0] or 0
-    role = yield sql(
-        "SELECT role FROM message WHERE session_id=$1 AND role<>'user' ORDER BY seq DESC LIMIT 1", entry.session_id
-    )
+    role = yield sql(LAST_ROLE, entry.session_id)
     yield sql(
         "UPDATE entry SET holder=NULL, turn=$2, fence=fence+1, seq=$3, tail=$4 WHERE key=$1",
         entry.key,

@@ -1,0 +1,61 @@
+"""The slots of running turns: who has one, how many are left, and when nobody has any."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from everturn.store.operations.turns import Begun
+
+
+@dataclass(slots=True)
+class Running:
+    """A turn of this process."""
+
+    begun: Begun
+    task: asyncio.Task[bool]
+
+
+class Slots:
+    """A key has a slot from the moment it is claimed in the database until its turn has ended."""
+
+    def __init__(self, limit: int) -> None:
+        self.running: dict[str, Running] = {}
+        self._limit = limit
+        self._claiming: dict[str, bool] = {}  # the turn is not begun yet; whether it resumes
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def has(self, key: str) -> bool:
+        """Whether the key's turn is being begun or run."""
+        return key in self.running or key in self._claiming
+
+    def free(self) -> int:
+        """How many are left."""
+        return self._limit - len(self.running) - len(self._claiming)
+
+    def resumed(self) -> int:
+        """How many interrupted turns have one."""
+        return sum(each.begun.attempt > 1 for each in self.running.values()) + sum(self._claiming.values())
+
+    def take(self, key: str, *, resumes: bool) -> None:
+        """The key is being claimed."""
+        self._claiming[key] = resumes
+        self._quiet.clear()
+
+    def begin(self, running: Running) -> None:
+        """Its turn runs now."""
+        self._claiming.pop(running.begun.key, None)
+        self.running[running.begun.key] = running
+        self._quiet.clear()
+
+    def give_back(self, key: str) -> None:
+        """The claim came to nothing, or the turn has ended."""
+        self._claiming.pop(key, None)
+        self.running.pop(key, None)
+        if not self.running and not self._claiming:
+            self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Wait until nobody has a slot."""
+        await self._quiet.wait()
