@@ -23,7 +23,7 @@ run: $(venv)/.run ## install what is needed, then start the gateway under its su
 
 test: $(venv)/.test ## install what tests need, then run every test but the long torture
 	scripts/setup-test
-	$(python) -m pytest
+	$(python) -m pytest -q -n auto --dist worksteal
 
 check: $(venv)/.test ## ruff, mypy, import-linter, house rules, docs
 	$(python) -m ruff check .
@@ -51,7 +51,7 @@ pins: $(venv)/.pins ## resolve requirements/*.in again into pinned, hashed requi
 	scripts/pins $(venv)/bin/uv
 
 clean: ## remove the environments and every cache
-	rm -rf $(venv) $(venv)-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(venv) $(venv)-bench .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(venv)/.made $(venv)-bench/.made:

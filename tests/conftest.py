@@ -42,3 +42,12 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     server.start()
     asyncio.run(empty_database(url))
     return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def fresh_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store without any schema, once on each engine: for tests that bring their own."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'everturn.db'}"
+    url: str = request.getfixturevalue("database_url")
+    return url

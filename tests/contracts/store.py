@@ -166,11 +166,10 @@ class SessionIds:
         return f"s{self.given}"
 
 
-@dataclass
-class Life:
-    """One life of a gateway on a store. `replace(life, instance=2)` is another one beside or after it."""
+@dataclass(kw_only=True)
+class Values:
+    """What a life hands to operations: made here with its ids, its times and its settings."""
 
-    store: Store
     clock: ManualClock
     ids: Ids
     sessions: SessionIds = field(default_factory=SessionIds)
@@ -218,6 +217,21 @@ class Life:
             by_event=self.delivery.by_event,
         )
 
+    def answer(self, begun: Begun, place: int = 1, text: str = "done") -> Message:
+        """The last row of a turn."""
+        return Message(role="assistant", content=text, seq=begun.seq + place, at=self.now)
+
+    def cause(self, reason: str = "restart_interrupted") -> Interruption:
+        """This life is over."""
+        return Interruption(instance=self.instance, reason=reason, at=self.now, now=self.now, why="the gateway ended")
+
+
+@dataclass(kw_only=True)
+class Life(Values):
+    """One life of a gateway on a store. `replace(life, instance=2)` is another one beside or after it."""
+
+    store: Store
+
     async def accept(self, text: str = "hello", chat: str = "c", ext: str | None = None) -> Accepted:
         """A message is stored and waits."""
         return await self.store.run(accept, self.arrival(text, chat, ext=ext), QUEUE, None)
@@ -237,10 +251,6 @@ class Life:
         begun = await self.begin(chat)
         assert isinstance(begun, Begun)
         return begun
-
-    def answer(self, begun: Begun, place: int = 1, text: str = "done") -> Message:
-        """The last row of a turn."""
-        return Message(role="assistant", content=text, seq=begun.seq + place, at=self.now)
 
     async def finish(self, begun: Begun, place: int = 1, text: str = "done") -> Finished:
         """Answer."""
@@ -271,10 +281,6 @@ class Life:
         applied = await self.store.run(apply_command, arrival.id, self.sessions.next(), self.now, self.delivery)
         assert applied is not None
         return applied
-
-    def cause(self, reason: str = "restart_interrupted") -> Interruption:
-        """This life is over."""
-        return Interruption(instance=self.instance, reason=reason, at=self.now, now=self.now, why="the gateway ended")
 
     async def die(self, reason: str = "restart_interrupted") -> list[Recovered]:
         """This life is over, and what it left is put right."""
@@ -329,6 +335,6 @@ async def living(url: str, **changes: object) -> AsyncIterator[Life]:
     """A life on the store at `url`, with its schema."""
     store, clock = await open_store(url), ManualClock()
     try:
-        yield replace(Life(store, clock, Ids(clock, 1)), **changes)  # type: ignore[arg-type]
+        yield replace(Life(store=store, clock=clock, ids=Ids(clock, 1)), **changes)  # type: ignore[arg-type]
     finally:
         await store.close()

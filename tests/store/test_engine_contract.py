@@ -27,8 +27,8 @@ Engine = SQLiteStore | PostgresStore
 
 
 @pytest.fixture
-async def store(store_url: str, tmp_path: Path) -> AsyncIterator[Engine]:
-    store = await open_store(store_url, schema=make_schema(tmp_path / "schema"))
+async def store(fresh_store_url: str, tmp_path: Path) -> AsyncIterator[Engine]:
+    store = await open_store(fresh_store_url, schema=make_schema(tmp_path / "schema"))
     yield store
     await store.close()
 
@@ -145,18 +145,18 @@ async def test_cancelling_the_caller_does_not_undo_the_operation(store: Engine) 
     await until(kept)
 
 
-async def test_a_cancelled_operation_is_found_after_closing(store_url: str, tmp_path: Path) -> None:
+async def test_a_cancelled_operation_is_found_after_closing(fresh_store_url: str, tmp_path: Path) -> None:
     schema = make_schema(tmp_path / "schema")
-    store = await open_store(store_url, schema=schema)
+    store = await open_store(fresh_store_url, schema=schema)
     store.run(put, 1, "kept").cancel()
     await store.close()
-    again = await open_store(store_url, schema=schema)
+    again = await open_store(fresh_store_url, schema=schema)
     assert await again.read(find, 1) == "kept"
     await again.close()
 
 
-async def test_closing_finishes_what_was_accepted(store_url: str, tmp_path: Path) -> None:
-    store = await open_store(store_url, schema=make_schema(tmp_path / "schema"))
+async def test_closing_finishes_what_was_accepted(fresh_store_url: str, tmp_path: Path) -> None:
+    store = await open_store(fresh_store_url, schema=make_schema(tmp_path / "schema"))
     calls = [store.run(put, number, "x") for number in range(1000)]
     reads = [store.read(count) for _ in range(20)]
     await store.close()

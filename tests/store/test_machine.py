@@ -139,7 +139,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         clock = ManualClock()
         self.both, self.twice = pair.both, pair.twice
-        self.life = Life(pair.stores[0], clock, Ids(clock, 1))
+        self.life = Life(store=pair.stores[0], clock=clock, ids=Ids(clock, 1))
         self.runs: dict[tuple[int, int], Run] = {}
         self.commands: list[tuple[int, str]] = []
         self.replies: list[Reply] = []

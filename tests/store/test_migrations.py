@@ -42,34 +42,34 @@ def test_a_gap_or_a_stray_file_is_a_mistake(tmp_path: Path, names: list[str]) ->
         load(tmp_path)
 
 
-async def test_a_store_moves_forward_with_its_rows(store_url: str, tmp_path: Path) -> None:
-    async with closing(await open_store(store_url, schema=make_schema(tmp_path / "old"))) as store:
+async def test_a_store_moves_forward_with_its_rows(fresh_store_url: str, tmp_path: Path) -> None:
+    async with closing(await open_store(fresh_store_url, schema=make_schema(tmp_path / "old"))) as store:
         await store.run(put, 1, "kept")
         assert await store.read(versions) == [(1,)]
-    async with closing(await open_store(store_url, schema=make_schema(tmp_path / "new", COLOUR))) as store:
+    async with closing(await open_store(fresh_store_url, schema=make_schema(tmp_path / "new", COLOUR))) as store:
         assert await store.read(versions) == [(1,), (2,)]
         assert await store.read(colours) == [("red",)]
 
 
-async def test_a_newer_store_is_refused_and_left_alone(store_url: str, tmp_path: Path) -> None:
+async def test_a_newer_store_is_refused_and_left_alone(fresh_store_url: str, tmp_path: Path) -> None:
     new = make_schema(tmp_path / "new", COLOUR)
-    async with closing(await open_store(store_url, schema=new)) as store:
+    async with closing(await open_store(fresh_store_url, schema=new)) as store:
         await store.run(put, 1, "kept")
     with pytest.raises(StoreUnusable, match=r"newer Everturn \(schema 2, this one knows 1\)"):
-        await open_store(store_url, schema=make_schema(tmp_path / "old"))
-    async with closing(await open_store(store_url, schema=new)) as store:
+        await open_store(fresh_store_url, schema=make_schema(tmp_path / "old"))
+    async with closing(await open_store(fresh_store_url, schema=new)) as store:
         assert await store.read(find, 1) == "kept"
         assert await store.read(versions) == [(1,), (2,)]
 
 
-async def test_a_migration_that_fails_leaves_the_store_as_it_was(store_url: str, tmp_path: Path) -> None:
+async def test_a_migration_that_fails_leaves_the_store_as_it_was(fresh_store_url: str, tmp_path: Path) -> None:
     old = make_schema(tmp_path / "old")
-    async with closing(await open_store(store_url, schema=old)) as store:
+    async with closing(await open_store(fresh_store_url, schema=old)) as store:
         await store.run(put, 1, "kept")
     bad = make_schema(tmp_path / "bad", COLOUR, "DROP TABLE item;\nSELECT * FROM nowhere;\n")
     with pytest.raises(StoreUnusable, match="nowhere"):
-        await open_store(store_url, schema=bad)
-    async with closing(await open_store(store_url, schema=make_schema(tmp_path / "two", COLOUR))) as store:
+        await open_store(fresh_store_url, schema=bad)
+    async with closing(await open_store(fresh_store_url, schema=make_schema(tmp_path / "two", COLOUR))) as store:
         assert await store.read(versions) == [(1,), (2,)]
         assert await store.read(count) == 1
 
