@@ -32,3 +32,10 @@ class Changes:
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s):
                 await self._next.wait()
+
+
+async def poll(true: Callable[[], bool], within_s: float = LONGEST_S, every_s: float = 0.02) -> None:
+    """Look again and again: for what another process changes and cannot tell us."""
+    async with asyncio.timeout(within_s):
+        while not true():
+            await asyncio.sleep(every_s)

@@ -170,6 +170,10 @@ class FakePlatform:
             return None
         return self._by_key.get(key)
 
+    def reloaded(self) -> FakePlatform:
+        """The platform as its file says now, whoever wrote there meanwhile."""
+        return FakePlatform(self.name, self.surety, file=self._file)
+
     def texts(self, chat: str) -> list[str]:
         """What a person in this chat sees of us."""
         return [shown.text for shown in self.screen if shown.chat == chat]

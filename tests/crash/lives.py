@@ -19,6 +19,7 @@ from everturn.decide.delivery import Surety
 from everturn.gateway.parts import Settings
 from everturn.model import Effect, ToolCall
 from everturn.testing import FakePlatform, World
+from tests.waiting import poll
 
 DIED = 137
 CANCELLED = 3
@@ -207,6 +208,13 @@ async def finish(world: World, platform: FakePlatform, _agent: LedgerAgent) -> N
     await world.stop()
 
 
+async def beside(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
+    """A recovery beside another gateway's: the screen is what both have sent."""
+    wanted = [(each.source.chat_id or "", answer_to(each.text)) for each in platform.said()]
+    await poll(lambda: all(answer in platform.reloaded().texts(chat) for chat, answer in wanted))
+    await world.stop()
+
+
 async def two_recoveries(world: World, platform: FakePlatform, agent: LedgerAgent) -> None:
     """A second recovery beside the first finds nothing to do twice."""
     await asyncio.gather(world.gateway.recovery.sweep(), world.gateway.recovery.sweep())
@@ -214,7 +222,7 @@ async def two_recoveries(world: World, platform: FakePlatform, agent: LedgerAgen
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "plain": plain, "tools": tools, "reset": reset, "drain": drain, "finish": finish, "two_recoveries": two_recoveries,
+    "plain": plain, "tools": tools, "reset": reset, "drain": drain, "finish": finish, "beside": beside, "two_recoveries": two_recoveries,
 }  # fmt: skip
 
 

@@ -1,9 +1,11 @@
 """A planned end: who waits is told, work and deliveries are waited for, what is left is marked with the true reason."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
+from everturn.agent.interface import Answer, TurnContext
 from everturn.decide.delivery import Surety
 from everturn.gateway.parts import Settings
 from everturn.model import ACTIVE, ResumePending, Suspended
@@ -251,3 +253,32 @@ async def test_a_kill_in_the_middle_of_a_drain_is_read_as_that_drain(store_url: 
         await told(platform, "one", "answer")
         assert report.last_life == "unclean"
         assert "gateway restart" in agent.attempts[1].note
+
+
+class Deaf:
+    """An agent that ignores its end."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Wait, whoever cancels it."""
+        await turn.calling()
+        self.begun.set()
+        while not self.let_go.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.let_go.wait()
+        return Answer("late")
+
+
+async def test_an_agent_that_ignores_its_end_does_not_keep_the_gateway_alive(store_url: str) -> None:
+    platform, agent = FakePlatform(), Deaf()
+    async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
+        platform.say("one", "hello")
+        await agent.begun.wait()
+        await while_time_passes(world, world.stop("restart"))
+        agent.let_go.set()
+        await world.start()
+        await told(platform, "one", "late")
+    assert len(platform.texts("one")) == 2

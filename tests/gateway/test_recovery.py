@@ -160,6 +160,22 @@ async def test_whose_turn_is_too_old_is_told_once(store_url: str) -> None:
     assert len(agent.given("hold")) == 1
 
 
+async def test_a_message_that_waits_behind_an_old_turn_continues_it_without_a_notice(store_url: str) -> None:
+    """Promise 13: nobody is told that a task was not continued when it is."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], ManualClock()) as world:
+        for text in ("hold", "queued"):
+            platform.say("one", text)
+        await agent.held("hold")
+        await platform.until(lambda: platform.acknowledged == 2)
+        await die(world)
+        world.clock.advance(3700)  # type: ignore[attr-defined]
+        agent.release()
+        await world.start()
+        await told(platform, "one", "answer")
+    assert platform.texts("one") == [answer_to("hold\nqueued")]
+
+
 async def test_without_a_reset_policy_the_next_message_continues_an_old_turn_d1_5_d4_16_trap_9(store_url: str) -> None:
     """It keeps its id and its history, and carries the note whatever the age; reading has cleared nothing."""
     platform, agent = FakePlatform(), Actor()

@@ -96,7 +96,7 @@ class Gateway:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        await self.turns.stop()
+        await self._within(self.turns.stop(), FLUSH_S)  # an agent that ignores its end must not keep us alive
         await self.outbox.stop()
         if stop is not None:
             await self.recovery.close_life(stop.kind)

@@ -92,9 +92,9 @@ class Parts:
         settings, ids = self.settings, self.ids
         return Start(
             instance=self.instance,
+            notice=ids.next(),  # before the turn's: what is told of its beginning leaves before its reply
             turn=ids.next(),
             session_id=ids.session(),
-            notice=ids.next(),
             at=self.clock.now(),
             policy=settings.policies.of(platform, chat_type),
             fresh_s=settings.fresh_s,

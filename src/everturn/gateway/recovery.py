@@ -123,16 +123,16 @@ class Recovery:
     async def _schedule(self) -> int:
         """Queue what goes on by itself; who is too old to do so is told once. Returns how many resume."""
         settings, now = self._parts.settings, self._parts.clock.now()
-        resumable = 0
+        resumable, waiting = 0, dict.fromkeys(await self._parts.store.read(keys_with_work))
         for key, turn, reason, marked_at, told_at in await self._parts.store.read(interrupted_keys):
             if reason is None:
                 self._turns.wake(key)
             elif resumes_by_itself(marked_at, now, settings.fresh_s, settings.resume):
                 resumable += 1
                 self._turns.wake(key, resume=True)
-            elif told_at is None and settings.resume == "auto":
+            elif told_at is None and settings.resume == "auto" and key not in waiting:  # a message continues it anyhow
                 await self._tell_too_old(turn, key)
-        for key in await self._parts.store.read(keys_with_work):
+        for key in waiting:
             self._turns.wake(key)
         for key in await self._parts.store.read(keys_with_replies):
             self._outbox.wake(key)

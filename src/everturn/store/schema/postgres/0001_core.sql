@@ -8,7 +8,7 @@ CREATE TABLE instance (
 );
 CREATE INDEX instance_open ON instance(number) WHERE ended_at IS NULL;
 CREATE TABLE entry (
-  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key TEXT NOT NULL UNIQUE, session_id TEXT UNIQUE,
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key TEXT COLLATE "C" NOT NULL UNIQUE, session_id TEXT UNIQUE,
   state TEXT NOT NULL DEFAULT 'active', reason TEXT, marked_at DOUBLE PRECISION, unclean_ends BIGINT NOT NULL DEFAULT 0,
   tail BIGINT NOT NULL DEFAULT 0, tail_key TEXT, tail_at DOUBLE PRECISION,
   previous_session_id TEXT, reset_reason TEXT, reset_had_activity BIGINT NOT NULL DEFAULT 0, expired TEXT,
@@ -30,7 +30,7 @@ CREATE TABLE message (
 );
 CREATE UNIQUE INDEX message_of_session ON message(session_id, seq);
 CREATE TABLE inbox (
-  id BIGINT PRIMARY KEY, ext_id TEXT NOT NULL, platform TEXT NOT NULL, account TEXT NOT NULL,
+  id BIGINT PRIMARY KEY, ext_id TEXT COLLATE "C" NOT NULL, platform TEXT NOT NULL, account TEXT NOT NULL,
   key TEXT NOT NULL, kind TEXT NOT NULL, source TEXT NOT NULL, body TEXT NOT NULL,
   state TEXT NOT NULL, turn BIGINT, why TEXT, accepted_at DOUBLE PRECISION NOT NULL, ended_at DOUBLE PRECISION
 );
