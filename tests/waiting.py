@@ -37,5 +37,5 @@ class Changes:
 async def poll(true: Callable[[], bool], within_s: float = LONGEST_S, every_s: float = 0.02) -> None:
     """Look again and again: for what another process changes and cannot tell us."""
     async with asyncio.timeout(within_s):
-        while not true():
+        while not true():  # noqa: ASYNC110  nobody can tell us
             await asyncio.sleep(every_s)
