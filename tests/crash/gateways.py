@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -19,6 +20,8 @@ from tests.history import Seen
 from tests.waiting import Changes
 
 PROGRAM = (sys.executable, "-P", "-m", "everturn")
+# Where the system has it: a gateway dies with us (or with its tracer), even if nobody can clean up any more.
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
 LONGEST_S = 60.0
 READY = "] ready "
 LINE = 1 << 20
@@ -68,7 +71,7 @@ class Lives:
         self.changes = Changes()
         self.lines: list[str] = []
         self.start_s = 0.0
-        self._command = [*prefix, *PROGRAM, "run", "--home", str(home), "--port", "0", *arguments]
+        self._command = [*prefix, *ENDS_WITH_US, *PROGRAM, "run", "--home", str(home), "--port", "0", *arguments]
         self._settings = settings or {}
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None

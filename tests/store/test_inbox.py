@@ -10,6 +10,7 @@ from msgspec.structs import replace as changed
 
 from everturn.decide.recovery import Verdict
 from everturn.model import INBOX_MOVES, InboxState
+from everturn.store.interface import Op, sql
 from everturn.store.operations.commands import apply_command
 from everturn.store.operations.inbox import (
     Outcome,
@@ -175,6 +176,12 @@ async def test_turning_away_a_message_that_was_accepted_changes_nothing(life: Li
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
+def as_they_arrived() -> Op[list[str]]:
+    """What waited, in the order in which it was stored, whoever made its id first."""
+    rows = yield sql("SELECT body FROM inbox WHERE place>0 ORDER BY place")
+    return [row[0] for row in rows]
+
+
 async def test_twenty_messages_at_once_begin_one_turn_and_keep_their_order(life: Life) -> None:
     """Promise 3"""
     arrivals = [life.arrival(f"{number:02}") for number in range(20)]
@@ -189,7 +196,7 @@ async def test_twenty_messages_at_once_begin_one_turn_and_keep_their_order(life:
             break
         current = await life.began()
     assert sorted(order) == [f"{number:02}" for number in range(20)]
-    assert order[1:] == sorted(order[1:])
+    assert order[1:] == await life.store.read(as_they_arrived)
     assert set(await life.states("inbox")) == {"done"}
     assert await life.store.read(broken) == {}
 

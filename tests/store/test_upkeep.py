@@ -174,9 +174,11 @@ async def test_conversations_are_not_forgotten(life: Life) -> None:
 
 
 async def test_forgetting_takes_bounded_batches(life: Life) -> None:
-    rows = ",".join(f"({n}, 'm{n}', 'fake', '', 'k', 'message', '', 'x', 'done', 1, 1)" for n in range(1, BATCH + 12))
+    rows = ",".join(
+        f"({n}, 'm{n}', 'fake', '', 'k', 'message', '', 'x', 'done', 0, 1, 1)" for n in range(1, BATCH + 12)
+    )
     await life.plant(
-        "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, accepted_at, ended_at)"
+        "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, accepted_at, ended_at)"
         f" VALUES {rows}"
     )
     assert await life.store.run(forget, life.now) == BATCH + 11  # a batch of ids, and the bodies of the rest

@@ -128,7 +128,7 @@ class Gateway:
         for each in {_place(each): each for each in self.turns.running()}.values():
             delivery = parts.delivery(each.source.platform)
             events = await parts.store.run(
-                tell_key, each.key, parts.ids.next(), each.source, text, reason, parts.clock.now(), delivery
+                tell_key, each.key, parts.ids.next(), each.source, text, reason, parts.clock.now(), delivery, each.turn
             )
             parts.hub.publish(each.key, events)
             if not delivery.by_event:

@@ -104,4 +104,4 @@ def _refusal(error: EverturnError) -> Reply:
         case TooLong():
             return refusal(413, str(error))
         case _:
-            return not_now(f"the message was not accepted: {error}; send it again with the same id")
+            return not_now(f"the message is not stored yet: {error}; send it again with the same id")

@@ -97,7 +97,8 @@ def _new(entry: SessionEntry, number: int, session_id: str, at: float) -> Op[str
     """A boundary: what was accepted before and not begun is withdrawn, what runs loses its fence."""
     withdrawn = yield sql(
         "UPDATE inbox SET state='withdrawn', ended_at=$3, why='/new'"
-        " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message' AND id<$2 RETURNING id",
+        " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'"
+        " AND place<(SELECT place FROM inbox WHERE id=$2) RETURNING id",
         entry.key,
         number,
         at,

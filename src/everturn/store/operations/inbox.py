@@ -13,10 +13,13 @@ from everturn.store.operations.entries import lock_or_make_entry
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
 from everturn.store.operations.turns import Begun, Start, Waiting, begun_again, start_turn, suspected
 
-JOIN_QUEUE = "UPDATE entry SET waiting=waiting+$2, event_seq=event_seq+$3 WHERE key=$1 RETURNING waiting, event_seq"
+JOIN_QUEUE = (
+    "UPDATE entry SET waiting=waiting+$2, event_seq=event_seq+$3, arrivals=arrivals+$2 WHERE key=$1"
+    " RETURNING waiting, event_seq, arrivals"
+)
 ADD = (
-    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, turn, accepted_at)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
+    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, turn, accepted_at)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
 )
 SAME = "SELECT id, body, key, turn FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
 
@@ -79,20 +82,21 @@ def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     if not rows:
         yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
         rows = yield sql(JOIN_QUEUE, arrival.key, 1, len(facts))
-    waiting, last = rows[0]
+    waiting, last, place = rows[0]
     full = waiting > queue_limit and arrival.kind == "message"
-    if full or not (yield _row(arrival, "waiting", None)):
+    if full or not (yield _row(arrival, "waiting", None, place)):
         yield sql(JOIN_QUEUE, arrival.key, -1, -len(facts))
         return (yield from _known(arrival, start, Outcome.FULL if full else Outcome.DUPLICATE))
     events = (yield from append_events(arrival.key, last - len(facts), facts)) if facts else ()
     return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, events=events)
 
 
-def _row(arrival: Arrival, state: str, turn: int | None) -> Statement:
+def _row(arrival: Arrival, state: str, turn: int | None, place: int = 0) -> Statement:
+    """`place` is drawn under the entry's lock: the order of arrival, whoever made its id first."""
     source = arrival.source
     return sql(
         ADD, arrival.id, arrival.ext_id, source.platform, source.account, arrival.key, arrival.kind, arrival.raw_source,
-        arrival.text, state, turn, arrival.at,
+        arrival.text, state, place, turn, arrival.at,
     )  # fmt: skip
 
 

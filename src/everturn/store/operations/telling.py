@@ -139,11 +139,18 @@ def stored_source(text: object, platform: str) -> SessionSource:
 
 
 def tell_key(
-    key: str, number: int, source: SessionSource, text: str, reason: str, at: float, delivery: Delivery
+    key: str,
+    number: int,
+    source: SessionSource,
+    text: str,
+    reason: str,
+    at: float,
+    delivery: Delivery,
+    turn: int | None = None,
 ) -> Op[tuple[Event, ...]]:
-    """Tell the people of a key something."""
+    """Tell the people of a key something; with a turn, only while it is the key's."""
     entry = yield from lock_entry(key)
-    if entry is None:
+    if entry is None or (turn is not None and entry.turn != turn):
         return ()
     if (yield sql("SELECT 1 FROM outbox WHERE id=$1", number)):
         return (yield from events_of(key, at))  # this operation ran before

@@ -65,7 +65,7 @@ RELEASE_KEY = (
 )
 NEXT_WAITING = (
     "SELECT id, body, source, accepted_at, kind FROM inbox"
-    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY id LIMIT 1"
+    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY place LIMIT 1"
 )
 CLAIM_MESSAGE = "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'"
 LAST_ROLE = "SELECT role FROM message WHERE session_id=$1 AND role<>'user' ORDER BY seq DESC LIMIT 1"

@@ -15,7 +15,7 @@ CREATE TABLE entry (
   origin TEXT, created_at DOUBLE PRECISION NOT NULL, active_at DOUBLE PRECISION NOT NULL,
   fence BIGINT NOT NULL DEFAULT 0, holder BIGINT, turn BIGINT,
   seq BIGINT NOT NULL DEFAULT 0, event_seq BIGINT NOT NULL DEFAULT 0, turns BIGINT NOT NULL DEFAULT 0,
-  waiting BIGINT NOT NULL DEFAULT 0
+  waiting BIGINT NOT NULL DEFAULT 0, arrivals BIGINT NOT NULL DEFAULT 0
 );
 CREATE TABLE session (
   id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, session_id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, parent TEXT,
@@ -32,10 +32,10 @@ CREATE UNIQUE INDEX message_of_session ON message(session_id, seq);
 CREATE TABLE inbox (
   id BIGINT PRIMARY KEY, ext_id TEXT COLLATE "C" NOT NULL, platform TEXT NOT NULL, account TEXT NOT NULL,
   key TEXT NOT NULL, kind TEXT NOT NULL, source TEXT NOT NULL, body TEXT NOT NULL,
-  state TEXT NOT NULL, turn BIGINT, why TEXT, accepted_at DOUBLE PRECISION NOT NULL, ended_at DOUBLE PRECISION
+  state TEXT NOT NULL, place BIGINT NOT NULL, turn BIGINT, why TEXT, accepted_at DOUBLE PRECISION NOT NULL, ended_at DOUBLE PRECISION
 );
 CREATE UNIQUE INDEX inbox_once ON inbox(ext_id, platform, account);
-CREATE INDEX inbox_open ON inbox(key, id) WHERE ended_at IS NULL;
+CREATE INDEX inbox_open ON inbox(key, place) WHERE ended_at IS NULL;
 CREATE TABLE cursor (
   platform TEXT NOT NULL, account TEXT NOT NULL, value TEXT NOT NULL, at DOUBLE PRECISION NOT NULL,
   PRIMARY KEY (platform, account)

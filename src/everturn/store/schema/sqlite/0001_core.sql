@@ -15,7 +15,7 @@ CREATE TABLE entry (
   origin TEXT, created_at REAL NOT NULL, active_at REAL NOT NULL,
   fence INTEGER NOT NULL DEFAULT 0, holder INTEGER, turn INTEGER,
   seq INTEGER NOT NULL DEFAULT 0, event_seq INTEGER NOT NULL DEFAULT 0, turns INTEGER NOT NULL DEFAULT 0,
-  waiting INTEGER NOT NULL DEFAULT 0
+  waiting INTEGER NOT NULL DEFAULT 0, arrivals INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE session (
   id INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE, key TEXT NOT NULL, parent TEXT,
@@ -32,10 +32,10 @@ CREATE UNIQUE INDEX message_of_session ON message(session_id, seq);
 CREATE TABLE inbox (
   id INTEGER PRIMARY KEY, ext_id TEXT NOT NULL, platform TEXT NOT NULL, account TEXT NOT NULL,
   key TEXT NOT NULL, kind TEXT NOT NULL, source TEXT NOT NULL, body TEXT NOT NULL,
-  state TEXT NOT NULL, turn INTEGER, why TEXT, accepted_at REAL NOT NULL, ended_at REAL
+  state TEXT NOT NULL, place INTEGER NOT NULL, turn INTEGER, why TEXT, accepted_at REAL NOT NULL, ended_at REAL
 );
 CREATE UNIQUE INDEX inbox_once ON inbox(ext_id, platform, account);
-CREATE INDEX inbox_open ON inbox(key, id) WHERE ended_at IS NULL;
+CREATE INDEX inbox_open ON inbox(key, place) WHERE ended_at IS NULL;
 CREATE TABLE cursor (
   platform TEXT NOT NULL, account TEXT NOT NULL, value TEXT NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (platform, account)
