@@ -6,6 +6,7 @@ keyed by it are appended at the right edge of their table, whatever the number o
 
 from __future__ import annotations
 
+import random
 import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ class Ids:
         self._node = (node % (1 << _NODE_BITS)) << _COUNTER_BITS
         self._tick = ((after >> (_COUNTER_BITS + _NODE_BITS)) + 1) << _COUNTER_BITS if after else 0
         self._second, self._stamp = -1, ""
+        self._random = random.Random(secrets.token_bytes(32))  # noqa: S311  a session id is no secret
 
     def next(self) -> int:
         """A new id, larger than every earlier one of this instance."""
@@ -39,7 +41,7 @@ class Ids:
         second = int(self._clock.now())
         if second != self._second:
             self._second, self._stamp = second, f"{datetime.fromtimestamp(second, UTC):%Y%m%d_%H%M%S}"
-        return f"{self._stamp}_{secrets.token_hex(4)}"
+        return f"{self._stamp}_{self._random.getrandbits(32):08x}"
 
 
 def oldest_id(at: float) -> int:

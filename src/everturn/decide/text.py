@@ -23,6 +23,8 @@ def split(text: str, limit: int, unit: Unit = len) -> list[str]:
 
     Nothing but whitespace at the cuts is lost. `unit` counts every character as one or more.
     """
+    if len(text) <= limit and unit(text) <= limit:
+        return [text] if text.strip() else []
     pieces: list[str] = []
     rest, fence = text, ""
     while rest.strip():
