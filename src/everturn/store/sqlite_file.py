@@ -20,7 +20,7 @@ from everturn.store.migrations import CREATE_TABLE, INSERT_VERSION, SELECT_VERSI
 STATEMENTS = 64  # apsw looks through all of them for each execution, so not more than we use
 BUSY_MS = 1000  # how long we wait for another program that holds the file
 WAL_LIMIT = 16 * 1024 * 1024  # bytes the WAL file is cut back to when it starts anew
-WRITER_CACHE_KIB = 16 * 1024
+WRITER_CACHE_KIB = 65_536  # the upper levels of every index of a large home
 READER_CACHE_KIB = 4 * 1024
 
 _MAGIC = b"SQLite format 3\0"
