@@ -160,6 +160,17 @@ def _say_once(platform: FakePlatform, chat: str, text: str) -> None:
     platform.say_once(chat, text)
 
 
+async def _waits_or_answered(platform: FakePlatform, agent: LedgerAgent, text: str) -> bool:
+    """Wait for the agent to wait; True when it had waited in an earlier life already, and answers now."""
+    waiting = asyncio.ensure_future(agent.waiting.wait())
+    answered = asyncio.ensure_future(platform.until(lambda: answer_to(text) in platform.texts("one")))
+    await asyncio.wait({waiting, answered}, return_when=asyncio.FIRST_COMPLETED)
+    done = answered.done()
+    waiting.cancel()
+    answered.cancel()
+    return done
+
+
 async def plain(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
     """Two messages to one chat, one to another."""
     for chat, text in (("one", "hello"), ("one", "again"), ("two", "hi")):
@@ -179,7 +190,7 @@ async def reset(world: World, platform: FakePlatform, agent: LedgerAgent) -> Non
     """`/new` while a turn runs: its answer never comes, the next message is answered in a fresh session."""
     _say_once(platform, "one", "wait for ever")
     if "/new" not in [each.text for each in platform.said()]:
-        await agent.waiting.wait()
+        await _waits_or_answered(platform, agent, "wait for ever")
     _say_once(platform, "one", "/new")
     await platform.until(lambda: any("fresh conversation" in text for text in platform.texts("one")))
     _say_once(platform, "one", "after")
@@ -189,13 +200,9 @@ async def reset(world: World, platform: FakePlatform, agent: LedgerAgent) -> Non
 async def drain(world: World, platform: FakePlatform, agent: LedgerAgent) -> None:
     """A planned restart cuts a turn off; the next life finishes it."""
     _say_once(platform, "one", "wait a little")
-    waiting = asyncio.ensure_future(agent.waiting.wait())
-    answered = asyncio.ensure_future(platform.until(lambda: answer_to("wait a little") in platform.texts("one")))
-    await asyncio.wait({waiting, answered}, return_when=asyncio.FIRST_COMPLETED)
-    if answered.done():
+    if await _waits_or_answered(platform, agent, "wait a little"):
         await world.stop()
         return
-    answered.cancel()
     await world.stop("restart")
     await world.start()
     await _until_answered(world, platform, "one", answer_to("wait a little"))
