@@ -10,6 +10,8 @@ EverturnError
 ├── Conflict               the same message id came with other words
 ├── TooLong                a message is longer than we take
 ├── Full                   a bound was reached; `retry_after_s` says when to try again
+├── Spent                  a spending limit is reached: no model call; the message says which and until when
+├── Unanswerable           the agent can not answer this turn; the message is for the user, `kind` for the journal
 └── PlatformError
     ├── TryLater           nothing was sent; try again after `delay_s`
     ├── Refused            it will never be accepted; give up and say so
@@ -61,6 +63,18 @@ class Full(EverturnError):
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class Spent(EverturnError):
+    """A spending limit is reached; the message is for the user."""
+
+
+class Unanswerable(EverturnError):
+    """The agent can not answer this turn; the message is for the user and holds no secret."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class PlatformError(EverturnError):

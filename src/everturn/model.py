@@ -169,6 +169,17 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     arguments: str = ""
     effect: Effect = Effect.ONCE
+    ask: str | None = None  # what a person is asked before it may run; None: it needs no approval
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a model call used, or several together; `cost` only where the price is known."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0  # of the input, what the provider had in its cache
+    cost: float | None = None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -180,6 +191,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
     unknown: bool = False  # a tool result whose outcome a crash hid
+    extra: str | None = (
+        None  # JSON that only the agent that wrote it understands: the provider's own parts of a response
+    )
+    author: str | None = None  # who said it, where several people speak
     turn: int | None = None
     at: float = 0.0
 

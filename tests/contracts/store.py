@@ -15,23 +15,15 @@ from everturn.ids import Ids
 from everturn.model import Effect, Message, SessionEntry, SessionSource, ToolCall
 from everturn.store.interface import Op, P, Rows, Store, sql
 from everturn.store.open import open_store
+from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.commands import Applied, apply_command
 from everturn.store.operations.entries import find_entry, write_source
 from everturn.store.operations.inbox import Accepted, Arrival, accept
 from everturn.store.operations.outbox import claim_next
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off, judge
 from everturn.store.operations.telling import Delivery
-from everturn.store.operations.turns import (
-    Begun,
-    Finished,
-    NotYet,
-    Start,
-    begin_next,
-    calling,
-    finish,
-    finish_effect,
-    step,
-)
+from everturn.store.operations.turn_values import Begun, Finished, NotYet, Start
+from everturn.store.operations.turns import calling, finish, finish_effect, step
 from everturn.testing import ManualClock
 
 T = TypeVar("T")

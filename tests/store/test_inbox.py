@@ -11,6 +11,7 @@ from msgspec.structs import replace as changed
 from everturn.decide.recovery import Verdict
 from everturn.model import INBOX_MOVES, InboxState
 from everturn.store.interface import Op, sql
+from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.commands import apply_command
 from everturn.store.operations.inbox import (
     Outcome,
@@ -23,7 +24,7 @@ from everturn.store.operations.inbox import (
 )
 from everturn.store.operations.recovery import cut_off, suspend_session
 from everturn.store.operations.telling import tell_key
-from everturn.store.operations.turns import begin_next, fail, finish
+from everturn.store.operations.turns import fail, finish
 from everturn.store.operations.upkeep import forget
 from tests.contracts.store import BY_EVENT, QUEUE, Life, broken, key_of, living
 

@@ -21,6 +21,7 @@ from everturn.ids import Ids
 from everturn.model import Reply
 from everturn.store.interface import Op, P, Store
 from everturn.store.open import open_store
+from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.commands import apply_command
 from everturn.store.operations.entries import clear_resume_pending, find_entry, list_entries, mark_resume_pending
 from everturn.store.operations.inbox import accept, turn_away
@@ -43,17 +44,8 @@ from everturn.store.operations.recovery import (
     suspend_session,
     tell_too_old,
 )
-from everturn.store.operations.turns import (
-    Begun,
-    begin_effect,
-    begin_next,
-    calling,
-    fail,
-    finish,
-    finish_effect,
-    prove,
-    step,
-)
+from everturn.store.operations.turn_values import Begun
+from everturn.store.operations.turns import begin_effect, calling, fail, finish, finish_effect, prove, step
 from everturn.store.operations.upkeep import expire, forget
 from everturn.testing import ManualClock
 from tests.contracts.store import (

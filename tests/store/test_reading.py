@@ -9,7 +9,8 @@ import pytest
 from everturn.store.operations.outbox import record_sent
 from everturn.store.operations.reading import explain, figures, transcript
 from everturn.store.operations.telling import events_after
-from everturn.store.operations.turns import fail, last_messages
+from everturn.store.operations.transcripts import last_messages
+from everturn.store.operations.turns import fail
 from tests.contracts.store import BY_EVENT, Life, key_of, living
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from everturn.decide.recovery import Verdict
 from everturn.model import ACTIVE, ResumePending, Suspended
+from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.instances import (
     found_unclean,
     heartbeat,
@@ -28,7 +29,8 @@ from everturn.store.operations.recovery import (
     judge,
     tell_too_old,
 )
-from everturn.store.operations.turns import Begun, NotYet, begin_next, calling, prove
+from everturn.store.operations.turn_values import Begun, NotYet
+from everturn.store.operations.turns import calling, prove
 from tests.contracts.store import BY_EVENT, Life, broken, key_of, living
 
 HOUR = 3600.0

@@ -11,20 +11,11 @@ from everturn.decide.notes import tail_key
 from everturn.decide.recovery import Verdict
 from everturn.errors import FenceLost
 from everturn.model import ACTIVE, TURN_MOVES, Message, Reply, ResumePending, TurnState
+from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.reading import transcript
 from everturn.store.operations.recovery import cut_off, cut_off_by_drain, suspend_session
-from everturn.store.operations.turns import (
-    Begun,
-    begin_effect,
-    begin_next,
-    calling,
-    effects_of,
-    fail,
-    finish,
-    finish_effect,
-    prove,
-    step,
-)
+from everturn.store.operations.turn_values import Begun
+from everturn.store.operations.turns import begin_effect, calling, effects_of, fail, finish, finish_effect, prove, step
 from tests.contracts.store import AT_ONCE, BY_EVENT, Life, broken, call_of, key_of, living, response, result
 
 HOUR = 3600.0

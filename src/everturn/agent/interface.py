@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from everturn.model import Message, SessionSource, ToolCall
+from everturn.model import Message, SessionSource, ToolCall, Usage
 
 RunTool = Callable[[ToolCall, str], Awaitable[str]]
 """Runs one tool call; the second argument is a key that is the same for every repetition of this call."""
+
+NO_USAGE = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,34 @@ class Answer:
     """What the agent finally says. An empty text is not an answer: the turn fails visibly."""
 
     text: str
+    extra: str | None = None  # kept with the transcript's row, for the agent itself
+    usage: Usage = NO_USAGE
+    cut: bool = False  # it is not whole: the user sees it, but the turn does not count as a success
+
+
+class SessionContext(Protocol):
+    """What a session keeps for its agent, beside the transcript."""
+
+    @property
+    def model(self) -> str | None:
+        """The model its user chose for it; None: the configured one."""
+        ...
+
+    async def frozen(self, prompt: str) -> str:
+        """The session's system prompt and tool schemas, one text: the given one if none was frozen yet, else that one."""
+        ...
+
+    async def may_compact(self) -> bool:
+        """Whether a compaction may be tried now: not while one backs off, and not while an interrupt waits."""
+        ...
+
+    async def compact(self, summary: str, keep: int, usage: Usage = NO_USAGE) -> None:
+        """Go on in a child session: the summary, then the newest `keep` rows. `session_id` is another one afterwards."""
+        ...
+
+    async def compaction_failed(self, why: str) -> None:
+        """A compaction could not be made: the turn goes on, the next try waits longer."""
+        ...
 
 
 class TurnContext(Protocol):
@@ -36,6 +66,11 @@ class TurnContext(Protocol):
     @property
     def session_id(self) -> str:
         """The session the turn belongs to."""
+        ...
+
+    @property
+    def session(self) -> SessionContext:
+        """What the session keeps beside its transcript."""
         ...
 
     @property
@@ -71,11 +106,30 @@ class TurnContext(Protocol):
         """This turn's committed rows: on a later attempt, what need not be done again."""
         ...
 
-    def calling(self) -> asyncio.Future[None]:
-        """Say that a model is about to be called; need not be awaited. From now on a death is an interruption."""
+    async def joined(self) -> list[Message]:
+        """What the user wrote meanwhile and is now part of this turn: committed rows, asked for before each model call."""
         ...
 
-    async def step(self, content: str, calls: Sequence[ToolCall], run: RunTool) -> list[Message]:
+    def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
+        """Say that a model is about to be called; from now on a death is an interruption.
+
+        With a plan it must be awaited: what the call may use is counted first. Raises Spent when a limit is reached.
+        """
+        ...
+
+    async def failed(self, kind: str, why: str, wait_s: float) -> int:
+        """Journal a model call that failed and will be tried again; how many failed since the last committed step."""
+        ...
+
+    async def step(
+        self,
+        content: str,
+        calls: Sequence[ToolCall],
+        run: RunTool,
+        *,
+        extra: str | None = None,
+        usage: Usage = NO_USAGE,
+    ) -> list[Message]:
         """Commit a model response, run its calls in order, commit each result; returns the results."""
         ...
 
@@ -84,7 +138,15 @@ class TurnContext(Protocol):
         ...
 
     def stream(self, text: str) -> None:
-        """Show the answer's text so far; what is shown is not kept."""
+        """Show the answer's text so far; what is shown is not kept. It counts as activity."""
+        ...
+
+    def active(self) -> None:
+        """Something moves, though there is nothing to show: a token, a line of a tool's output."""
+        ...
+
+    async def tell(self, text: str) -> None:
+        """Tell the user how it goes; where the platform can, the last such notice of the turn is replaced."""
         ...
 
 

@@ -20,7 +20,7 @@ from everturn.model import Inbound
 from everturn.platform.interface import CanPull
 from everturn.store.operations.entries import write_source
 from everturn.store.operations.inbox import Accepted, Arrival, Outcome, accept, turn_away
-from everturn.store.operations.turns import Start
+from everturn.store.operations.turn_values import Start
 
 log = structlog.get_logger()
 PATIENCE_S = 2.0

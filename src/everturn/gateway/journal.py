@@ -6,20 +6,15 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from everturn import points
-from everturn.agent.interface import RunTool
+from everturn.agent.interface import NO_USAGE, RunTool
 from everturn.decide.recovery import is_suspect
+from everturn.gateway.kept import KeptSession
 from everturn.gateway.parts import Parts
-from everturn.model import Effect, Message, SessionSource, ToolCall
+from everturn.model import Effect, Message, SessionSource, ToolCall, Usage
 from everturn.store.operations.reading import transcript
-from everturn.store.operations.turns import (
-    Begun,
-    begin_effect,
-    calling,
-    effects_of,
-    finish_effect,
-    last_messages,
-    step,
-)
+from everturn.store.operations.transcripts import last_messages
+from everturn.store.operations.turn_values import Begun
+from everturn.store.operations.turns import begin_effect, calling, effects_of, failed_call, finish_effect, step
 
 OUTCOME_UNKNOWN = "The outcome of this call is unknown: the gateway was interrupted while it ran. It was not run again."
 OWN_ROWS = 10_000
@@ -36,6 +31,7 @@ class JournaledTurn:
         self._proven = proven
         self._suspect = is_suspect(begun.unclean_ends, parts.settings.stuck_after)
         self._acknowledge = begun.note.tail_key if begun.note else None
+        self.session = KeptSession(parts.store, begun)
         self.called = False
 
     @property
@@ -89,7 +85,11 @@ class JournaledTurn:
         rows = await self._store.read(transcript, self._begun.session_id, self._begun.first_seq - 1, OWN_ROWS)
         return [row for row in rows if row.turn == self._begun.turn]
 
-    def calling(self) -> asyncio.Future[None]:
+    async def joined(self) -> list[Message]:
+        """What the user wrote meanwhile and is now part of this turn."""
+        return []
+
+    def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:  # noqa: ARG002
         """Say that a model is about to be called."""
         self.called = True
         future = self._store.run(calling, self._begun.turn)
@@ -100,14 +100,37 @@ class JournaledTurn:
         """Show the answer's text so far."""
         self._parts.hub.stream(self._begun.key, self.id, text)
 
-    async def step(self, content: str, calls: Sequence[ToolCall], run: RunTool) -> list[Message]:
+    def active(self) -> None:
+        """Something moves, though there is nothing to show."""
+
+    async def tell(self, text: str) -> None:
+        """Tell the user how it goes."""
+
+    async def failed(self, kind: str, why: str, wait_s: float) -> int:
+        """Journal a model call that failed and will be tried again."""
+        return await self._store.run(failed_call, self._begun, kind, why, wait_s, self._parts.clock.now())
+
+    async def step(
+        self,
+        content: str,
+        calls: Sequence[ToolCall],
+        run: RunTool,
+        *,
+        extra: str | None = None,
+        usage: Usage = NO_USAGE,
+    ) -> list[Message]:
         """Commit a model response, run its calls in order, commit each result."""
         response = Message(
-            role="assistant", content=content, seq=self.next_seq(), calls=tuple(calls), at=self._parts.clock.now()
+            role="assistant",
+            content=content,
+            seq=self.next_seq(),
+            calls=tuple(calls),
+            extra=extra,
+            at=self._parts.clock.now(),
         )
         self.called = True
         first = calls[0] if calls else None
-        await self._store.run(step, self._begun, response, first, self.acknowledge(), prove_it=self._suspect)
+        await self._store.run(step, self._begun, response, first, self.acknowledge(), usage, prove_it=self._suspect)
         points.reached("step.committed")
         if self._suspect:
             self._suspect = False

@@ -28,7 +28,7 @@ from everturn.platform.interface import CanPull, Platform
 from everturn.store.interface import Store
 from everturn.store.operations.instances import held, join, newest_id, record_drain
 from everturn.store.operations.telling import tell_key
-from everturn.store.operations.turns import Begun
+from everturn.store.operations.turn_values import Begun
 
 log = structlog.get_logger()
 FLUSH_S = 5.0

@@ -14,7 +14,7 @@ from everturn.ids import Ids
 from everturn.platform.interface import CanSend, Platform
 from everturn.store.interface import Store
 from everturn.store.operations.telling import Delivery
-from everturn.store.operations.turns import Start
+from everturn.store.operations.turn_values import Start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

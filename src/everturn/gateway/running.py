@@ -12,14 +12,15 @@ from everturn import points
 from everturn.agent.interface import Agent, Answer
 from everturn.decide import words
 from everturn.decide.recovery import Verdict, is_suspect
-from everturn.errors import FenceLost, StoreError
+from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
 from everturn.gateway.journal import JournaledTurn
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.model import Event, Message
 from everturn.store.operations.recovery import Interruption, cut_off
 from everturn.store.operations.telling import Delivery
-from everturn.store.operations.turns import Begun, Finished, fail, finish, prove
+from everturn.store.operations.turn_values import Begun, Finished
+from everturn.store.operations.turns import fail, finish, prove
 
 log = structlog.get_logger()
 
@@ -62,6 +63,9 @@ class Runner:
             answer = await self._agent.run(turn)
         except StoreError:
             raise
+        except (Spent, Unanswerable) as error:
+            log.info("turn not answered", turn=begun.turn, key=begun.key, why=str(error))
+            return await self._fail(begun, str(error))
         except Exception as error:  # noqa: BLE001  whatever an agent raises ends its turn, not the gateway
             log.warning("turn failed", turn=begun.turn, key=begun.key, error=repr(error))
             return await self._fail(begun, f"{type(error).__name__}: {error}"[:500])
@@ -72,9 +76,11 @@ class Runner:
     async def _finish(self, begun: Begun, turn: JournaledTurn, answer: Answer) -> bool:
         points.reached("turn.answering")
         parts = self._parts
-        message = Message(role="assistant", content=answer.text, seq=turn.next_seq(), at=parts.clock.now())
+        message = Message(
+            role="assistant", content=answer.text, seq=turn.next_seq(), extra=answer.extra, at=parts.clock.now()
+        )
         delivery = parts.delivery(begun.source.platform)
-        finishing = parts.store.run(finish, begun, message, delivery, parts.instance, turn.acknowledge())
+        finishing = parts.store.run(finish, begun, message, delivery, parts.instance, turn.acknowledge(), answer.usage)
         # What follows the commit happens even if this task is cancelled meanwhile.
         finishing.add_done_callback(partial(self._finished, begun.key, delivery))
         return (await asyncio.shield(finishing)).more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from everturn.store.operations.turns import Begun
+from everturn.store.operations.turn_values import Begun
 
 
 @dataclass(slots=True)

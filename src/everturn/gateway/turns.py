@@ -17,8 +17,9 @@ from everturn.gateway.parts import Parts
 from everturn.gateway.running import Runner
 from everturn.gateway.slots import Running, Slots
 from everturn.model import SessionSource
+from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off_by_drain
-from everturn.store.operations.turns import Begun, NotYet, Start, begin_next
+from everturn.store.operations.turn_values import Begun, NotYet, Start
 
 log = structlog.get_logger()
 

@@ -10,16 +10,10 @@ from everturn.decide.commands import COMMANDS, Command, nearest, parse_command
 from everturn.decide.notes import tail_key
 from everturn.model import Event, ResumePending, SessionEntry, SessionSource, Suspended
 from everturn.store.interface import Op, sql
+from everturn.store.operations.boundaries import end_open_turn, end_session, open_session, point_at, release
 from everturn.store.operations.entries import lock_or_make_entry, source_of, state_columns
 from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
-from everturn.store.operations.turns import (
-    end_open_turn,
-    end_session,
-    open_session,
-    open_tail,
-    point_at,
-    release,
-)
+from everturn.store.operations.transcripts import open_tail
 
 LISTED = 10
 

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from everturn.model import Event, SessionEntry, SessionSource
 from everturn.store.interface import Op, Statement, sql
+from everturn.store.operations.beginning import begun_again, start_turn, suspected
 from everturn.store.operations.entries import lock_or_make_entry
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
-from everturn.store.operations.turns import Begun, Start, Waiting, begun_again, start_turn, suspected
+from everturn.store.operations.turn_values import Begun, Start, Waiting
 
 JOIN_QUEUE = (
     "UPDATE entry SET waiting=waiting+$2, event_seq=event_seq+$3, arrivals=arrivals+$2 WHERE key=$1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from everturn.model import Json, Message
 from everturn.store.interface import Op, Row, sql
-from everturn.store.operations.turns import MESSAGE_COLUMNS, message_of
+from everturn.store.operations.transcripts import MESSAGE_COLUMNS, message_of
 
 FOUND_AT_MOST = 20
 

@@ -10,9 +10,9 @@ from everturn.decide import words
 from everturn.decide.recovery import CutOff, Verdict, blame, drain_counts
 from everturn.model import Event, ResumePending, SessionEntry
 from everturn.store.interface import Op, sql
+from everturn.store.operations.boundaries import end_open_turn, release
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
-from everturn.store.operations.turns import end_open_turn, release
 
 _CUT_OFF = (
     "SELECT t.id, t.key, e.unclean_ends, t.called, t.proven, t.attempt, t.verdict,"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from everturn.ids import oldest_id
 from everturn.model import SessionEntry
 from everturn.store.interface import Op, sql
+from everturn.store.operations.boundaries import end_session
 from everturn.store.operations.entries import COLUMNS, entry_of, lock_entry
 from everturn.store.operations.inbox import move_cursor
-from everturn.store.operations.turns import end_session
 
 DAY_S = 86_400.0
 EVENTS_KEPT_S = 7 * DAY_S

@@ -1,0 +1,106 @@
+"""Tools as an agent uses them: what each declares, and how a call is run without ever breaking its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from everturn.agent.interface import RunTool, TurnContext
+from everturn.errors import StoreError
+from everturn.model import Effect, Json, ToolCall
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tool is used: the turn it runs in, the call, and a key that is the same for every repetition of the call."""
+
+    turn: TurnContext
+    call: ToolCall
+    key: str
+
+
+Run = Callable[[Json, Place], Awaitable[str]]
+Ask = Callable[[Json], str | None]
+
+
+def ask_nobody(_arguments: Json) -> str | None:
+    """The tool may be used without asking."""
+    return None
+
+
+class ToolError(Exception):
+    """The tool could not do it; the text is for the model, and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """One tool: what the model is told, what its effect is, whom it asks, and what it does."""
+
+    name: str
+    description: str
+    parameters: Json  # a JSON schema of an object
+    run: Run
+    effect: Effect = Effect.ONCE
+    ask: Ask = ask_nobody
+
+
+class ToolSource(Protocol):
+    """Something that offers tools: the built-in ones, or an MCP server. It never raises: what is dead offers nothing."""
+
+    async def tools(self) -> Sequence[Tool]:
+        """What it offers now."""
+        ...
+
+
+class Toolbox:
+    """The tools of one turn, by name."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+
+    def all(self) -> list[Tool]:
+        """In the order in which they were offered."""
+        return list(self._tools.values())
+
+    def call(self, call_id: str, name: str, arguments: str) -> ToolCall:
+        """A call the model asked for, with the class and the question of its tool; an unknown one harms nobody."""
+        tool = self._tools.get(name)
+        if tool is None:
+            return ToolCall(call_id, name, arguments, Effect.PURE)
+        try:
+            ask = tool.ask(_arguments(arguments))
+        except ToolError:
+            ask = None  # it will not run: the model is told what is wrong with its arguments
+        return ToolCall(call_id, name, arguments, tool.effect, ask)
+
+    def runner(self, turn: TurnContext) -> RunTool:
+        """Runs calls in a turn; whatever goes wrong is a result that the model can read."""
+
+        async def run(call: ToolCall, key: str) -> str:
+            tool = self._tools.get(call.name)
+            if tool is None:
+                return f"Error: there is no tool named {call.name!r} now."
+            try:
+                return await tool.run(_arguments(call.arguments), Place(turn, call, key))
+            except ToolError as error:
+                return f"Error: {error}"
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001  a tool that breaks must not end its turn
+                log.warning("tool failed", tool=call.name, turn=turn.id, error=repr(error))
+                return f"Error: the tool failed ({type(error).__name__})."
+
+        return run
+
+
+def _arguments(text: str) -> Json:
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, object])
+    except msgspec.MsgspecError as error:
+        raise ToolError(f"the arguments are not a JSON object: {error}") from None

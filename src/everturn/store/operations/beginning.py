@@ -1,0 +1,220 @@
+"""How a turn begins, or begins again: which session its message belongs to, what note it carries, who holds the key."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from everturn.decide.notes import Note, choose_note
+from everturn.decide.recovery import is_suspect, resumes_by_itself
+from everturn.decide.session import Reset, Resume, choose
+from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, Suspended
+from everturn.store.interface import Op, sql
+from everturn.store.operations.boundaries import FIRST_WORDS, open_session, reset_entry
+from everturn.store.operations.entries import lock_entry, source_of, write_source
+from everturn.store.operations.telling import Fact, append_events, events_of, fact
+from everturn.store.operations.transcripts import open_tail, written
+from everturn.store.operations.turn_values import Begun, NotYet, Start, Waiting
+
+ADD_TURN = (
+    "INSERT INTO turn (id, key, session_id, state, attempt, instance, note, started_at, attempt_at, first_seq)"
+    " VALUES ($1, $2, $3, 'running', 1, $4, $5, $6, $6, $7)"
+)
+TAKE_KEY = (
+    "UPDATE entry SET holder=$2, turn=$3, fence=$4, seq=$5, active_at=$6, event_seq=$7, origin=$8, waiting=waiting-$9"
+    " WHERE key=$1"
+)
+NEXT_WAITING = (
+    "SELECT id, body, source, accepted_at, kind FROM inbox"
+    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY place LIMIT 1"
+)
+CLAIM_MESSAGE = "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'"
+
+
+def begin_next(key: str, start: Start) -> Op[Begun | NotYet | None]:
+    """Take the key if it is free and has work: an interrupted turn that resumes by itself, else its oldest message."""
+    entry = yield from lock_entry(key)
+    if entry is None:
+        return None
+    if entry.holder is not None:
+        ours = entry.holder == start.instance and entry.turn is not None
+        return (yield from _as_begun(entry, start)) if ours else None  # our own commit, of which we had not heard
+    if not start.suspects and suspected(entry, start):
+        return NotYet(key)
+    if entry.turn is not None and (yield from _goes_on_by_itself(entry, start)):
+        return (yield from _resume(entry, None, start, []))
+    rows = yield sql(NEXT_WAITING, key)
+    # A command that waits in front is applied first, and wakes the key.
+    if not rows or rows[0][4] == "command" or (isinstance(entry.state, Suspended) and (yield from _held(entry))):
+        return None
+    number, text, raw, accepted_at, _ = rows[0]
+    source = source_of(raw) or entry.origin or SessionSource(platform="")
+    return (yield from start_turn(entry, Waiting(number, text, source, raw, accepted_at), start, []))
+
+
+def _goes_on_by_itself(entry: SessionEntry, start: Start) -> Op[bool]:
+    if not isinstance(entry.state, ResumePending):
+        return True  # begun, but the model was never called: simply begin again
+    if resumes_by_itself(entry.state.marked_at, start.at, start.fresh_s, start.resume):
+        return True
+    rows = yield sql("SELECT reason FROM turn WHERE id=$1", entry.turn)
+    return bool(rows) and rows[0][0] is None  # a message had woken it, and its attempt never called the model
+
+
+def suspected(entry: SessionEntry, start: Start) -> bool:
+    """Whether the key's next turn may be the one that kills the process; what is suspended is left by a fresh one."""
+    return is_suspect(entry.unclean_ends, start.stuck_after) and not isinstance(entry.state, Suspended)
+
+
+def _held(entry: SessionEntry) -> Op[bool]:
+    """Messages queued behind a suspended turn wait until their sender writes again."""
+    rows = yield sql(
+        "SELECT 1 FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'"
+        " AND why IS NULL LIMIT 1",
+        entry.key,
+    )
+    return not rows
+
+
+def start_turn(entry: SessionEntry, first: Waiting, start: Start, facts: list[Fact]) -> Op[Begun]:
+    """Begin a turn for a message: decide which session it belongs to, and store all of it. The entry is locked."""
+    decision = choose(entry, first.accepted_at, start.policy, start.fresh_s)
+    if isinstance(decision, Resume) and entry.turn is not None:
+        return (yield from _resume(entry, first, start, facts))
+    reset_reason: str | None = None
+    spoke = False
+    if isinstance(decision, Reset):
+        reset_reason = decision.reason
+        entry, told = yield from reset_entry(entry, decision.reason, start, first)
+        facts, spoke = facts + told, True
+    elif entry.session_id is None:
+        yield from open_session(start.session_id, entry.key, None, first.text, first.accepted_at)
+        yield sql("UPDATE entry SET session_id=$2 WHERE key=$1", entry.key, start.session_id)
+        entry = replace(entry, session_id=start.session_id, seq=0)
+    elif entry.seq == 0:  # a session that /new opened is known by what was said in it first
+        yield sql("UPDATE session SET first_words=$2 WHERE session_id=$1", entry.session_id, first.text[:FIRST_WORDS])
+    note = yield from _note(entry, start, reset_reason)
+    begun = Begun(
+        turn=start.turn,
+        key=entry.key,
+        session_id=entry.session_id or "",
+        attempt=1,
+        fence=entry.fence + 1,
+        seq=entry.seq + 1,
+        first_seq=entry.seq + 1,
+        inbox=(first.id,),
+        words=(first.text,),
+        source=first.source,
+        note=note,
+        unclean_ends=entry.unclean_ends,
+        spoke=spoke,
+    )
+    kind = note.kind if note else None
+    yield sql(ADD_TURN, begun.turn, entry.key, begun.session_id, start.instance, kind, start.at, begun.seq)
+    return (yield from _take(entry, begun, first, start, facts))
+
+
+def _take(entry: SessionEntry, begun: Begun, first: Waiting, start: Start, facts: list[Fact]) -> Op[Begun]:
+    """Store the user's words and make the key ours."""
+    yield written(begun, Message(role="user", content=first.text, seq=begun.seq, at=first.accepted_at))
+    if first.stored:
+        yield sql(CLAIM_MESSAGE, first.id, begun.turn)
+    return (yield from _hold(entry, begun, first, start, facts))
+
+
+def _hold(entry: SessionEntry, begun: Begun, first: Waiting | None, start: Start, facts: list[Fact]) -> Op[Begun]:
+    if start.delivery.by_event:
+        facts = [*facts, fact("turn", start.at, turn=str(begun.turn), state="running", attempt=begun.attempt)]
+    yield sql(
+        TAKE_KEY,
+        entry.key,
+        start.instance,
+        begun.turn,
+        begun.fence,
+        begun.seq,
+        first.accepted_at if first else entry.active_at,
+        entry.event_seq + len(facts),
+        first.raw_source if first else write_source(begun.source).decode(),
+        int(first is not None and first.stored),
+    )
+    if not facts:
+        return begun
+    return replace(begun, events=(yield from append_events(entry.key, entry.event_seq, facts)))
+
+
+def _resume(entry: SessionEntry, joining: Waiting | None, start: Start, facts: list[Fact]) -> Op[Begun]:
+    """The same turn, its next attempt, from the last committed step; a message that wakes it joins it."""
+    note = yield from _note(entry, start, None)
+    rows = yield sql(
+        "UPDATE turn SET state='running', attempt=attempt+1, instance=$2, attempt_at=$3, verdict=NULL, note=$4"
+        " WHERE id=$1 AND state='interrupted' RETURNING attempt, session_id, first_seq",
+        entry.turn,
+        start.instance,
+        start.at,
+        note.kind if note else None,
+    )
+    attempt, session_id, first_seq = rows[0]
+    begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
+    begun = replace(begun, fence=entry.fence + 1)
+    if joining is None:
+        return (yield from _hold(entry, begun, None, start, facts))
+    begun = replace(
+        begun,
+        seq=entry.seq + 1,
+        inbox=(*begun.inbox, joining.id),
+        words=(*begun.words, joining.text),
+        source=joining.source,
+    )
+    return (yield from _take(entry, begun, joining, start, facts))
+
+
+def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int, note: Note | None) -> Op[Begun]:
+    turn = entry.turn or 0
+    rows = yield sql(
+        "SELECT id, body, source FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2 ORDER BY id", entry.key, turn
+    )
+    source = (source_of(rows[-1][2]) if rows else None) or entry.origin or SessionSource(platform="")
+    return Begun(
+        turn=turn,
+        key=entry.key,
+        session_id=session_id,
+        attempt=attempt,
+        fence=entry.fence,
+        seq=entry.seq,
+        first_seq=first_seq,
+        inbox=tuple(row[0] for row in rows),
+        words=tuple(row[1] for row in rows),
+        source=source,
+        note=note,
+        unclean_ends=entry.unclean_ends,
+    )
+
+
+def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
+    """The turn that an earlier run of this very operation began."""
+    rows = yield sql(
+        "SELECT attempt, session_id, first_seq, note FROM turn WHERE id=$1 AND state='running'", entry.turn
+    )
+    if not rows:
+        return None
+    attempt, session_id, first_seq, kind = rows[0]
+    reset_reason = kind.removeprefix("reset:") if kind and kind.startswith("reset:") else None
+    note = (yield from _note(entry, start, reset_reason)) if kind else None
+    begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
+    events = yield from events_of(entry.key, start.at)
+    return replace(begun, events=events, spoke=reset_reason is not None)
+
+
+def begun_again(key: str, start: Start) -> Op[Begun | None]:
+    """For an operation that runs twice: what its first run began."""
+    entry = yield from lock_entry(key)
+    if entry is None or entry.holder != start.instance or entry.turn != start.turn:
+        return None
+    return (yield from _as_begun(entry, start))
+
+
+def _note(entry: SessionEntry, start: Start, reset_reason: str | None) -> Op[Note | None]:
+    """Only a session that was cut off, or may end with a tool result, costs a look at its last rows."""
+    if reset_reason is None and not entry.tail and entry.state == ACTIVE:
+        return None
+    tail = yield from open_tail(entry.session_id or "")
+    return choose_note(entry, tail, start.at, start.fresh_s, reset_reason)

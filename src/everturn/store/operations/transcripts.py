@@ -1,0 +1,79 @@
+"""Rows of a transcript: how one is stored, and how it is read again."""
+
+from __future__ import annotations
+
+import msgspec
+
+from everturn.model import Message, ToolCall
+from everturn.store.interface import Op, Row, Statement, sql
+from everturn.store.operations.turn_values import Begun
+
+_encode = msgspec.json.Encoder().encode
+_decode_calls = msgspec.json.Decoder(tuple[ToolCall, ...]).decode
+MESSAGE_COLUMNS = "role, content, seq, calls, call_id, unknown, extra, author, turn, at"
+ADD_MESSAGE = (
+    "INSERT INTO message (session_id, seq, role, content, calls, call_id, unknown, extra, author, turn, attempt, at)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (session_id, seq) DO NOTHING"
+)
+TAIL_ROWS = 64
+
+
+def message_of(row: Row) -> Message:
+    """A transcript row as the agent sees it."""
+    role, content, seq, calls, call_id, unknown, extra, author, turn, at = row
+    return Message(
+        role=role,
+        content=content,
+        seq=seq,
+        calls=_calls_of(calls) if calls else (),
+        call_id=call_id,
+        unknown=bool(unknown),
+        extra=extra,
+        author=author,
+        turn=turn,
+        at=at,
+    )
+
+
+def written(begun: Begun, message: Message) -> Statement:
+    calls = _encode(message.calls).decode() if message.calls else None
+    return sql(
+        ADD_MESSAGE,
+        begun.session_id,
+        message.seq,
+        message.role,
+        message.content,
+        calls,
+        message.call_id,
+        int(message.unknown),
+        message.extra,
+        message.author,
+        begun.turn,
+        begun.attempt,
+        message.at,
+    )
+
+
+def _calls_of(text: str) -> tuple[ToolCall, ...]:
+    try:
+        return _decode_calls(text)
+    except msgspec.MsgspecError:
+        return ()  # damaged: the rest of the transcript is still worth reading
+
+
+def open_tail(session_id: str) -> Op[list[Message]]:
+    """The newest rows up to the last that is not the user's: words nobody answered do not hide an open tool result."""
+    rows = yield from last_messages(session_id, TAIL_ROWS)
+    while rows and rows[-1].role == "user":
+        rows.pop()
+    return rows
+
+
+def last_messages(session_id: str, limit: int) -> Op[list[Message]]:
+    """The newest rows of a transcript, oldest first; what was undone is left out."""
+    rows = yield sql(
+        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND hidden=0 ORDER BY seq DESC LIMIT $2",
+        session_id,
+        limit,
+    )
+    return [message_of(row) for row in reversed(rows)]

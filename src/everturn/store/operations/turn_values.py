@@ -1,0 +1,71 @@
+"""What the operations of a turn are given and say."""
+
+from __future__ import annotations
+
+import msgspec
+
+from everturn.decide.notes import Note
+from everturn.decide.session import ResetPolicy
+from everturn.model import Event, Reply, SessionSource
+from everturn.store.operations.telling import Delivery
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """What the beginning of a turn may need; every id is made by the caller."""
+
+    instance: int
+    turn: int
+    session_id: str
+    notice: int
+    at: float
+    policy: ResetPolicy
+    fresh_s: float
+    resume: str
+    delivery: Delivery
+    stuck_after: int = 0
+    suspects: bool = True  # whether a suspect may begin now
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """An inbox row that a turn takes up."""
+
+    id: int
+    text: str
+    source: SessionSource
+    raw_source: str
+    accepted_at: float
+    stored: bool = True  # False: this very operation inserts it, already claimed
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """A turn that is ours to run."""
+
+    turn: int
+    key: str
+    session_id: str
+    attempt: int
+    fence: int
+    seq: int  # the last transcript row that is stored
+    first_seq: int  # the turn's first own row
+    inbox: tuple[int, ...]
+    words: tuple[str, ...]
+    source: SessionSource
+    note: Note | None = None
+    unclean_ends: int = 0
+    model: str | None = None  # what /model chose for the session
+    events: tuple[Event, ...] = ()
+    spoke: bool = False  # a notice is owed as well
+
+
+class NotYet(msgspec.Struct, frozen=True):
+    """A suspect: its turn begins when no other suspect is unproven."""
+
+    key: str
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of finishing: the reply that is ours to send at once, and whether the key has more to do."""
+
+    events: tuple[Event, ...]
+    reply: Reply | None
+    more: bool

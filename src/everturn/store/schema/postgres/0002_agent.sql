@@ -1,0 +1,51 @@
+-- What a real agent needs: frozen prompts, usage, approvals, spending, tool output, memories, what joins a running turn.
+ALTER TABLE entry ADD COLUMN busy TEXT; -- what a message does while a turn runs, where /busy chose it
+ALTER TABLE session ADD COLUMN frozen TEXT; -- the hash of its system prompt and tool schemas (table frozen)
+ALTER TABLE session ADD COLUMN model TEXT; -- where /model chose it
+ALTER TABLE session ADD COLUMN compact_after DOUBLE PRECISION; -- compaction failed: not again before this time
+ALTER TABLE session ADD COLUMN compact_failures BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN requests BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN input_tokens BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN output_tokens BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN cached_tokens BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN cost DOUBLE PRECISION;
+ALTER TABLE message ADD COLUMN author TEXT; -- who said it, where several people speak
+ALTER TABLE inbox ADD COLUMN busy TEXT; -- what it does to a running turn, chosen when it was accepted
+ALTER TABLE turn ADD COLUMN requests BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE turn ADD COLUMN input_tokens BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE turn ADD COLUMN output_tokens BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE turn ADD COLUMN cached_tokens BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE turn ADD COLUMN cost DOUBLE PRECISION;
+ALTER TABLE turn ADD COLUMN planned_tokens BIGINT NOT NULL DEFAULT 0; -- counted before a call, settled with its step
+ALTER TABLE turn ADD COLUMN planned_cost DOUBLE PRECISION NOT NULL DEFAULT 0;
+ALTER TABLE turn ADD COLUMN planned_day TEXT; -- the day they were counted for
+ALTER TABLE turn ADD COLUMN failures BIGINT NOT NULL DEFAULT 0; -- failed model calls since the last committed step
+CREATE TABLE frozen (hash TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL);
+CREATE TABLE failure (
+  turn BIGINT NOT NULL, number BIGINT NOT NULL, attempt BIGINT NOT NULL, kind TEXT NOT NULL, why TEXT NOT NULL,
+  wait_s DOUBLE PRECISION NOT NULL, at DOUBLE PRECISION NOT NULL,
+  PRIMARY KEY (turn, number)
+);
+CREATE TABLE approval (
+  id BIGINT PRIMARY KEY, key TEXT NOT NULL, session_id TEXT NOT NULL, turn BIGINT NOT NULL, call_id TEXT NOT NULL, tool TEXT NOT NULL,
+  question TEXT NOT NULL, person TEXT, state TEXT NOT NULL, asked_at DOUBLE PRECISION NOT NULL, expires_at DOUBLE PRECISION NOT NULL,
+  answered_at DOUBLE PRECISION, answered_by TEXT, why TEXT
+);
+CREATE UNIQUE INDEX approval_of_call ON approval(turn, call_id);
+CREATE INDEX approval_open ON approval(key, id) WHERE answered_at IS NULL;
+CREATE TABLE allowance (
+  agent TEXT NOT NULL, tool TEXT NOT NULL, scope TEXT NOT NULL, granted_by TEXT, at DOUBLE PRECISION NOT NULL,
+  PRIMARY KEY (agent, tool, scope)
+);
+CREATE TABLE spending (
+  who TEXT NOT NULL, day TEXT NOT NULL, tokens BIGINT NOT NULL DEFAULT 0, cost DOUBLE PRECISION NOT NULL DEFAULT 0,
+  PRIMARY KEY (who, day)
+);
+CREATE TABLE output (
+  turn BIGINT NOT NULL, call_id TEXT NOT NULL, text TEXT NOT NULL, at DOUBLE PRECISION NOT NULL,
+  PRIMARY KEY (turn, call_id)
+);
+CREATE TABLE memory (
+  scope TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, at DOUBLE PRECISION NOT NULL,
+  PRIMARY KEY (scope, name)
+);
