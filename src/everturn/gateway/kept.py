@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from everturn.agent.interface import NO_USAGE
+from everturn.gateway.attempt import Attempt
 from everturn.model import Usage
-from everturn.store.interface import Store
 from everturn.store.operations.freezing import freeze, frozen
-from everturn.store.operations.turn_values import Begun
 
 
 class KeptSession:
     """The session context of agent/interface.py, on the store."""
 
-    def __init__(self, store: Store, begun: Begun) -> None:
-        self._store = store
-        self._begun = begun
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._store = attempt.parts.store
 
     @property
     def model(self) -> str | None:
         """The model its user chose for it."""
-        return self._begun.model
+        return self._attempt.begun.model
 
     async def frozen(self, prompt: str) -> str:
         """The session's frozen prompt; the given one when it has none yet."""
-        known = await self._store.read(frozen, self._begun.session_id)
-        return known if known is not None else await self._store.run(freeze, self._begun.session_id, prompt)
+        known = await self._store.read(frozen, self._attempt.begun.session_id)
+        return known if known is not None else await self._store.run(freeze, self._attempt.begun.session_id, prompt)
 
     async def may_compact(self) -> bool:
         """Whether a compaction may be tried now."""

@@ -11,8 +11,9 @@ import structlog
 from everturn import points
 from everturn.agent.interface import Agent, Answer
 from everturn.decide import words
-from everturn.decide.recovery import Verdict, is_suspect
+from everturn.decide.recovery import Verdict
 from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
+from everturn.gateway.attempt import Attempt
 from everturn.gateway.journal import JournaledTurn
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
@@ -35,19 +36,18 @@ class Runner:
 
     async def run(self, begun: Begun, proven: Callable[[str], None]) -> bool:
         """Run it; True when its key should be looked at again."""
-        turn = JournaledTurn(self._parts, begun, proven)
-        watched = is_suspect(begun.unclean_ends, self._parts.settings.stuck_after)
-        calm = asyncio.create_task(self._prove_by_calm(begun, proven)) if watched else None
+        attempt = Attempt(self._parts, begun)
+        calm = asyncio.create_task(self._prove_by_calm(begun, proven)) if attempt.suspect else None
         try:
             points.reached("turn.begun")
-            return await self._work(begun, turn)
+            return await self._work(attempt, JournaledTurn(attempt, proven))
         except FenceLost:
             log.info("turn lost its conversation", turn=begun.turn, key=begun.key)
             return True
         except StoreError:
             return False  # the store is closing: the next life finds the turn running
         except asyncio.CancelledError:
-            return await self._let_go(begun, turn)
+            return await self._let_go(attempt)
         finally:
             if calm is not None:
                 calm.cancel()
@@ -58,29 +58,31 @@ class Runner:
         await self._parts.store.run(prove, begun.turn)
         proven(begun.key)
 
-    async def _work(self, begun: Begun, turn: JournaledTurn) -> bool:
+    async def _work(self, attempt: Attempt, turn: JournaledTurn) -> bool:
         try:
             answer = await self._agent.run(turn)
         except StoreError:
             raise
         except (Spent, Unanswerable) as error:
-            log.info("turn not answered", turn=begun.turn, key=begun.key, why=str(error))
-            return await self._fail(begun, str(error))
+            log.info("turn not answered", turn=attempt.begun.turn, key=attempt.begun.key, why=str(error))
+            return await self._fail(attempt.begun, str(error))
         except Exception as error:  # noqa: BLE001  whatever an agent raises ends its turn, not the gateway
-            log.warning("turn failed", turn=begun.turn, key=begun.key, error=repr(error))
-            return await self._fail(begun, f"{type(error).__name__}: {error}"[:500])
+            log.warning("turn failed", turn=attempt.begun.turn, key=attempt.begun.key, error=repr(error))
+            return await self._fail(attempt.begun, f"{type(error).__name__}: {error}"[:500])
         if not answer.text.strip():
-            return await self._fail(begun, "the agent gave an empty answer")
-        return await self._finish(begun, turn, answer)
+            return await self._fail(attempt.begun, "the agent gave an empty answer")
+        return await self._finish(attempt, answer)
 
-    async def _finish(self, begun: Begun, turn: JournaledTurn, answer: Answer) -> bool:
+    async def _finish(self, attempt: Attempt, answer: Answer) -> bool:
         points.reached("turn.answering")
-        parts = self._parts
+        parts, begun = self._parts, attempt.begun
         message = Message(
-            role="assistant", content=answer.text, seq=turn.next_seq(), extra=answer.extra, at=parts.clock.now()
+            role="assistant", content=answer.text, seq=attempt.next_seq(), extra=answer.extra, at=parts.clock.now()
         )
         delivery = parts.delivery(begun.source.platform)
-        finishing = parts.store.run(finish, begun, message, delivery, parts.instance, turn.acknowledge(), answer.usage)
+        finishing = parts.store.run(
+            finish, begun, message, delivery, parts.instance, attempt.acknowledge(), answer.usage
+        )
         # What follows the commit happens even if this task is cancelled meanwhile.
         finishing.add_done_callback(partial(self._finished, begun.key, delivery))
         return (await asyncio.shield(finishing)).more
@@ -120,13 +122,13 @@ class Runner:
         if not delivery.by_event:
             self._outbox.wake(key)
 
-    async def _let_go(self, begun: Begun, turn: JournaledTurn) -> bool:
+    async def _let_go(self, attempt: Attempt) -> bool:
         """Who is cancelled releases: unless a command or a drain ended the turn already, it is interrupted here."""
-        now = self._parts.clock.now()
+        now, begun = self._parts.clock.now(), attempt.begun
         cause = Interruption(
             instance=self._parts.instance, reason="restart_interrupted", at=now, now=now, why="cancelled"
         )
-        verdict = Verdict.SPARE if turn.called else Verdict.REQUEUE
+        verdict = Verdict.SPARE if attempt.called else Verdict.REQUEUE
         delivery = self._parts.delivery(begun.source.platform)
         try:
             released = await asyncio.shield(
