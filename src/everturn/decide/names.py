@@ -1,0 +1,30 @@
+"""Names, topics and other short texts that strangers chose: one line, bounded, without anything that steers a reader."""
+
+from __future__ import annotations
+
+import unicodedata
+
+NAME_LIMIT = 64
+TEXT_LIMIT = 240
+_ASIDE = {"Cc": " ", "Zl": " ", "Zp": " ", "Cf": "", "Cs": "", "Co": "", "Cn": ""}
+_BRACKETS = str.maketrans("[]", "()")
+
+
+def clean_text(text: str | None, limit: int = TEXT_LIMIT) -> str:
+    """One line of at most `limit` characters; control, format and unassigned characters are gone."""
+    # Only the front is looked at: what a stranger sends may be very long, and the rest is cut off anyway.
+    seen = (text or "")[: limit * 8]
+    kept = "".join(_ASIDE.get(unicodedata.category(character), character) for character in seen)
+    line = " ".join(kept.split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def clean_name(name: str | None, limit: int = NAME_LIMIT) -> str:
+    """A person's or a chat's name as one short line that can not close the brackets it stands in."""
+    return clean_text(name, limit).translate(_BRACKETS)
+
+
+def authored(author: str | None, words: str) -> str:
+    """The words with their author in front, as the model sees them where several people speak."""
+    name = clean_name(author)
+    return f"[{name}] {words}" if name else words
