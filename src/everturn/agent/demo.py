@@ -26,6 +26,12 @@ def kill_this_process() -> None:
     os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
+def is_for_demo(words: str) -> bool:
+    """Whether these words are `work` or `crash`, which other agents leave to the demo."""
+    first = words.partition("\n")[0]
+    return bool(_WORK.fullmatch(first) or _CRASH.fullmatch(first))
+
+
 class DemoAgent:
     """An agent that works through its turn step by step and keeps a ledger of what it really did."""
 

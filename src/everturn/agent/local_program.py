@@ -1,0 +1,97 @@
+"""The program of the model on this machine: a process of its own, because a fault in native code ends the process it is in.
+
+It reads one line of JSON (an order), loads the model, answers with one line of JSON (its address), and serves until its input
+ends: that is how it ends with the gateway, even with a killed one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from typing import Any
+
+NICE = 5  # the gateway goes first on a busy machine
+PROMPT_CACHE_MIB = 64
+SAMPLING = {"temp": 0.2, "top_p": 0.9, "penalty_repeat": 1.1}  # a small model repeats itself without a penalty
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What to serve and how."""
+
+    weights: str
+    key: str  # who asks must know it: a web page in a browser on this machine does not
+    port: int  # 0: any free one
+    threads: int
+    slots: int
+    context_tokens: int
+
+    def line(self) -> bytes:
+        """As the program reads it."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    answer = _own_output()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which may still need us to drain
+    order = Order(**json.loads(sys.stdin.buffer.readline()))
+    ends = threading.Thread(target=_end_with_input, daemon=True)
+    ends.start()
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+    server = _serve(order)
+    os.write(answer, json.dumps({"url": server.listening_address}).encode() + b"\n")
+    ends.join()
+
+
+def _own_output() -> int:
+    """The output is for the address alone; what native code prints goes to the log."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    return answer
+
+
+def _end_with_input() -> None:
+    while sys.stdin.buffer.read(1):
+        pass
+    os._exit(0)
+
+
+def _serve(order: Order) -> Any:
+    library: Any = importlib.import_module("xllamacpp")
+    try:
+        return library.Server(_parameters(library, order))
+    except Exception:
+        if order.port == 0:
+            raise
+        return library.Server(_parameters(library, order, port=0))  # somebody else took our port meanwhile
+
+
+def _parameters(library: Any, order: Order, port: int | None = None) -> Any:
+    wanted = library.CommonParams()
+    wanted.model.path = order.weights
+    wanted.hostnames = [LOOPBACK]
+    wanted.port = order.port if port is None else port
+    wanted.api_keys = [order.key]
+    wanted.n_parallel = order.slots
+    wanted.n_ctx = order.context_tokens * order.slots
+    wanted.cpuparams.n_threads = wanted.cpuparams_batch.n_threads = order.threads
+    wanted.cpuparams.poll = wanted.cpuparams_batch.poll = 0  # an idle model uses no processor
+    wanted.cache_ram_mib = PROMPT_CACHE_MIB
+    wanted.offline, wanted.ui, wanted.endpoint_slots = True, False, False
+    wanted.cors_origins = ""
+    wanted.verbosity = 0
+    for name, value in SAMPLING.items():
+        setattr(wanted.sampling, name, value)
+    return wanted
+
+
+if __name__ == "__main__":
+    main()
