@@ -41,7 +41,7 @@ async def door_of(running: Running) -> AsyncIterator[Serving]:
     parts = running.gateway.parts
     app = make_app(
         accept=running.gateway.intake.accept, chats=ApiPlatform(), hub=parts.hub, store=parts.store,
-        isolation=parts.settings.isolation, message_chars=parts.settings.message_chars, token=TOKEN, control=NoControl(),
+        key_of=parts.settings.key_of, message_chars=parts.settings.message_chars, token=TOKEN, control=NoControl(),
     )  # fmt: skip
     serving = await serve(app, HOST, 0)
     try:

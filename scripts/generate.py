@@ -17,7 +17,7 @@ import click
 from everturn.cli.commands import COMMANDS, everturn
 from everturn.config import ALIASES
 from everturn.model import INBOX_MOVES, OUTBOX_MOVES, TURN_MOVES, InboxState, OutboxState, TurnState
-from everturn.settings import CHAT_TYPES, OVERRIDABLE, SECTIONS, SETTINGS, Setting, shown, variable_of
+from everturn.settings import SETTINGS, TABLES, Setting, Table, shown, variable_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,28 +26,48 @@ EXAMPLE_HEAD = """\
 # ($EVERTURN_HOME or ~/.everturn) and take the # away from what you change.
 # The environment beats this file: EVERTURN_SERVER_PORT sets `port` of [server].
 """
-EXAMPLE_OVERRIDES = """\
-# A platform or a chat type may have another reset policy than [sessions]. A conversation follows
-# the table of its platform, else the table of its chat type, else [sessions]; what a table leaves
-# out is as in [sessions]. Chat types: {chat_types}.
-#[sessions.platform.telegram]
-#reset = "daily"
-#at_hour = 5
-
-#[sessions.chat_type.group]
-#reset = "idle"
-#idle_minutes = 240
-#notify = false
-"""
+# What the example shows of tables whose names the owner chooses; comments all of it.
+EXAMPLES = {
+    "agent.platform.PLATFORM": """\
+[agent.platform.telegram]
+max_output_tokens = 1000
+""",
+    'agent.chat."PLATFORM:CHAT"': """\
+[agent.chat."telegram:-100123"]
+instructions = "Answer in one sentence."
+""",
+    "agents.NAME": """\
+[agents.coder]
+model = "anthropic:claude-sonnet-4-5"
+instructions_file = "coder.md"
+""",
+    "routes": """\
+[[routes]]
+platform = "telegram"
+chat = "-100123"
+agent = "coder"
+""",
+    "sessions.platform.PLATFORM": """\
+[sessions.platform.telegram]
+reset = "daily"
+at_hour = 5
+""",
+    "sessions.chat_type.TYPE": """\
+[sessions.chat_type.group]
+reset = "idle"
+idle_minutes = 240
+notify = false
+""",
+}
 REFERENCE_HEAD = """\
-<!-- Made by scripts/generate.py from src/everturn/settings.py. Change that, then run `make docs`. -->
+<!-- Made by scripts/generate.py from src/everturn/settings. Change that, then run `make docs`. -->
 # Settings
 
 Everturn reads `everturn.toml` in its home (`$EVERTURN_HOME`, or `~/.everturn`; another file with `--config`). Without the
 file every setting has its default. A value comes from the strongest place that gives it:
 
 1. the command line (`--host`, `--port`),
-2. the environment (`EVERTURN_SECTION_KEY`; an empty variable counts as not set),
+2. the environment (`EVERTURN_SECTION_KEY`; an empty variable counts as not set; lists are set in the file only),
 3. the file,
 4. the default.
 
@@ -135,29 +155,46 @@ LIFECYCLES = (
 
 def example_toml() -> str:
     """everturn.toml.example."""
-    parts = [EXAMPLE_HEAD]
-    for section, text in SECTIONS.items():
-        parts.append(f"# {text}\n[{section}]\n")
-        parts += [_example(each) for each in SETTINGS.values() if each.section == section]
-        if section == "sessions":
-            parts.append(EXAMPLE_OVERRIDES.format(chat_types=", ".join(CHAT_TYPES)))
-    return "\n".join(parts)
+    return "\n".join([EXAMPLE_HEAD, *(_example_table(table) for table in TABLES if _shown_in_example(table))])
+
+
+def _shown_in_example(table: Table) -> bool:
+    return not table.open or ".".join(table.keys) in EXAMPLES
+
+
+def _example_table(table: Table) -> str:
+    prose = _comment(table.text)
+    if not table.open:
+        return "\n".join([f"{prose}\n{table.head}\n", *map(_example, table.settings())])
+    lines = EXAMPLES[".".join(table.keys)].splitlines()
+    return f"{prose}\n" + "".join(f"#{line}\n" for line in lines)
+
+
+def _comment(text: str) -> str:
+    return textwrap.fill(text, 96, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
 
 
 def _example(what: Setting) -> str:
-    prose = textwrap.fill(what.rule.text, 96, initial_indent="# ", subsequent_indent="# ")
-    return f"{prose}\n# Allowed: {what.allowed}.\n#{what.name} = {shown(what.default)}\n"
+    return f"{_comment(what.rule.text)}\n# Allowed: {what.allowed}.\n#{what.name} = {shown(what.default)}\n"
 
 
 def config_reference() -> str:
     """docs/reference/config.md."""
-    parts = [REFERENCE_HEAD]
-    for section, text in SECTIONS.items():
-        rows = (_row(each) for each in SETTINGS.values() if each.section == section)
-        parts.append(f"## `[{section}]`\n\n{text}\n\n{_table(('setting', 'default', 'allowed', 'meaning'), rows)}")
-        if section == "sessions":
-            parts.append(_override_text())
+    parts = [REFERENCE_HEAD, *(_reference_table(table) for table in TABLES)]
     return "\n".join([*parts, _environment_text(), _alias_text()])
+
+
+def _reference_table(table: Table) -> str:
+    level = "##" if len(table.keys) == 1 else "###"
+    head = f"{level} `{table.head}`\n\n{table.text}\n"
+    names = ", ".join(f"`{each.name}`" for each in table.settings())
+    if table.rules_of is not table.kind:
+        above = ".".join(table.keys[:-2])
+        return f"{head}\nIt takes {names}. What it leaves out is as in `[{above}]`.\n"
+    if table.keys == ("agents", "NAME"):
+        return f"{head}\nIt takes {names}.\n"
+    rows = map(_row, table.settings())
+    return f"{head}\n{_table(('setting', 'default', 'allowed', 'meaning'), rows)}"
 
 
 def _row(what: Setting) -> tuple[str, ...]:
@@ -170,21 +207,14 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _override_text() -> str:
-    names = ", ".join(f"`{name}`" for name in OVERRIDABLE)
-    types = ", ".join(f"`{name}`" for name in CHAT_TYPES)
-    return f"""\
-### `[sessions.platform.NAME]` and `[sessions.chat_type.TYPE]`
-
-These tables give one platform (`telegram`, `api`, ...) or one chat type ({types}) a reset policy of its own. They take
-{names}. A conversation follows the table of its platform, else the table of its chat type, else `[sessions]`; what a table
-leaves out is as in `[sessions]`. In the environment: `{variable_of(("sessions", "platform", "telegram", "reset"))}`.
-"""
-
-
 def _environment_text() -> str:
-    rows = ((f"`{each.variable}`", f"`{each.key}`") for each in SETTINGS.values())
-    return f"## Environment\n\n{_table(('variable', 'setting'), rows)}"
+    rows = ((f"`{each.variable}`", f"`{each.key}`") for each in SETTINGS.values() if each.variable)
+    platform, agent = (
+        variable_of(("sessions", "platform", "telegram", "reset")),
+        variable_of(("agents", "coder", "model")),
+    )
+    named = f"Tables whose name the owner chooses have variables, too: `{platform}`, `{agent}`.\n"
+    return f"## Environment\n\n{_table(('variable', 'setting'), rows)}\n{named}"
 
 
 def _alias_text() -> str:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from everturn.config import Config, Loaded, ResetConfig, SessionsConfig, StoreConfig, read_config, shown
+from everturn.config import Config, Loaded, ResetConfig, StoreConfig, read_config, shown
 from everturn.errors import ConfigError
-from everturn.settings import SETTINGS, Setting, value_of
+from everturn.settings import SETTINGS, TABLES, Setting, find_setting, value_at
 from tests.house import ROOT
 
 GENERATE = runpy.run_path(str(ROOT / "scripts" / "generate.py"))
@@ -30,7 +30,7 @@ def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
     loaded = read_config(tmp_path, None, {}, {})
     assert loaded.config == Config()
     assert loaded.file is None
-    assert set(loaded.origins) == set(SETTINGS)
+    assert set(loaded.origins) == {each.keys for each in SETTINGS.values()}
     assert set(loaded.origins.values()) == {"default"}
 
 
@@ -39,7 +39,7 @@ def test_the_documented_defaults_hold() -> None:
     assert (config.server.host, config.server.port) == ("127.0.0.1", 8484)
     assert (config.sessions.reset, config.sessions.busy, config.recovery.resume) == ("none", "queue", "auto")
     assert (config.recovery.fresh_s, config.recovery.stuck_after, config.recovery.calm_s) == (3600, 3, 60)
-    assert (config.agent.kind, config.store.url, config.drain.timeout_s) == ("demo", "", 30)
+    assert (config.agent.kind, config.store.url, config.drain.timeout_s) == ("auto", "", 30)
 
 
 def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -> None:
@@ -47,10 +47,21 @@ def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -
     env = {"EVERTURN_SERVER_PORT": "2", "EVERTURN_SERVER_HOST": "b"}
     loaded = read(tmp_path, text, env, server__port=3, server__host=None)
     assert (loaded.config.server.port, loaded.config.server.host, loaded.config.limits.running_turns) == (3, "b", 1)
-    assert loaded.origins["server.port"] == "command line"
-    assert loaded.origins["server.host"] == "environment EVERTURN_SERVER_HOST"
-    assert loaded.origins["limits.running_turns"] == f"file {tmp_path / 'everturn.toml'}"
-    assert loaded.origins["limits.message_chars"] == "default"
+    assert loaded.origin("server.port") == "command line"
+    assert loaded.origin("server.host") == "environment EVERTURN_SERVER_HOST"
+    assert loaded.origin("limits.running_turns") == f"file {tmp_path / 'everturn.toml'}"
+    assert loaded.origin("limits.message_chars") == "default"
+
+
+SCALARS = [each for each in SETTINGS.values() if each.variable]
+SAMPLES = {
+    "store.url": "sqlite:///x",
+    "sessions.timezone": "UTC",
+    "agent.model": "openai:x",
+    "agent.base_url": "https://host/v1",
+    "agent.url": "https://host/",
+    "agent.object": "module:thing",
+}
 
 
 def another_value(what: Setting) -> str:
@@ -59,15 +70,15 @@ def another_value(what: Setting) -> str:
         return shown(not what.default)
     if what.rule.between:
         return str(what.rule.between[1])
-    return what.rule.choices[-1] if what.rule.choices else {"url": "sqlite:///x", "timezone": "UTC"}.get(what.name, "h")
+    return what.rule.choices[0] if what.rule.choices else SAMPLES.get(what.key, "HAM")
 
 
-@pytest.mark.parametrize("what", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("what", SCALARS, ids=[each.key for each in SCALARS])
 def test_every_setting_can_come_from_the_environment(tmp_path: Path, what: Setting) -> None:
     text = another_value(what)
-    loaded = read(tmp_path, "", {what.variable: text})
-    assert loaded.origins[what.key] == f"environment {what.variable}"
-    assert shown(value_of(loaded.config, what.key)).strip('"') == text
+    loaded = read(tmp_path, "", {str(what.variable): text})
+    assert loaded.origin(what.key) == f"environment {what.variable}"
+    assert shown(value_at(loaded.config, what.keys)).strip('"') == text
     assert not loaded.warnings
 
 
@@ -124,7 +135,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(tmp_path: Path, text
         ('[sessions.platform.api]\nreset = "x"', "sessions.platform.api.reset", '"none", "idle"'),
         ('[sessions.platform."../x"]\nreset = "none"', "sessions.platform", "small letters"),
         ('[store]\nurl = "mysql://h/x"', "store.url", "postgresql://"),
-        ('[agent]\nkind = "llm"', "agent.kind", '"demo"'),
+        ('[agent]\nkind = "lllm"', "agent.kind", 'the nearest is "llm"'),
         ("server = 1", "server", "a table: write [server]"),
         ("[[server]]\nport = 1", "server", "a table: write [server]"),
     ],
@@ -252,7 +263,17 @@ def test_the_example_names_every_setting_with_its_default(tmp_path: Path) -> Non
     example: str = GENERATE["example_toml"]()
     lines = [line.removeprefix("#") if line[1:2] != " " else line for line in example.splitlines()]
     loaded = read(tmp_path, os.linesep.join(lines))
-    assert all(loaded.origins[key].startswith("file") for key in SETTINGS)
-    overridden = SessionsConfig(platform=loaded.config.sessions.platform, chat_type=loaded.config.sessions.chat_type)
-    assert loaded.config == Config(sessions=overridden)
-    assert set(overridden.platform) | set(overridden.chat_type) == {"telegram", "group"}
+    assert all(loaded.origin(key).startswith("file") for key in SETTINGS)
+    assert all(value_at(loaded.config, each.keys) == each.default for each in SETTINGS.values())
+
+
+def test_the_example_shows_every_table_that_the_owner_names(tmp_path: Path) -> None:
+    shown_there = set(GENERATE["EXAMPLES"])
+    open_ones = {".".join(table.keys) for table in TABLES if table.open}
+    assert shown_there | {name for name in open_ones if name.startswith("agents.NAME.")} == open_ones
+
+
+def test_every_table_of_the_tree_can_be_found_again() -> None:
+    for table in TABLES:
+        for each in table.settings():
+            assert table.open or find_setting(each.keys) == each

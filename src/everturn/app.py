@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from everturn.agent.demo import DemoAgent
 from everturn.clock import SystemClock
 from everturn.config import Loaded
 from everturn.decide.keys import Isolation
+from everturn.decide.routes import Route
 from everturn.decide.session import ResetPolicy
 from everturn.gateway.lifecycle import Gateway, Stop
 from everturn.gateway.parts import Policies, Settings
@@ -115,7 +117,7 @@ class Process:
             chats=platform,
             hub=gateway.parts.hub,
             store=gateway.parts.store,
-            isolation=gateway.parts.settings.isolation,
+            key_of=gateway.parts.settings.key_of,
             message_chars=self._config.limits.message_chars,
             token=self._home.api_token(),
             control=self,
@@ -186,6 +188,7 @@ def settings_of(config: Config) -> Settings:
     zone = sessions.timezone or machine_zone()
     return Settings(
         isolation=Isolation(sessions.group_sessions_per_user, sessions.thread_sessions_per_user),
+        routes=tuple(Route(**asdict(route)) for route in config.routes),
         policies=Policies(
             default=_policy(sessions.reset_for("", ""), zone),
             by_platform={name: _policy(sessions.reset_for(name, ""), zone) for name in sessions.platform},

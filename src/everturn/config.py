@@ -8,18 +8,15 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from everturn.errors import ConfigError
 from everturn.settings import (
-    CHAT_TYPES,
-    OVERRIDABLE,
-    OVERRIDE_TABLES,
     PREFIX,
-    SECTIONS,
+    PRESENT,
     SETTINGS,
+    TABLES,
     AgentConfig,
     Config,
     DrainConfig,
@@ -32,13 +29,19 @@ from everturn.settings import (
     SessionsConfig,
     Setting,
     StoreConfig,
+    build,
+    dotted,
+    find_place,
     find_setting,
-    is_table,
+    masked,
     nearest,
     shown,
-    value_of,
+    value_at,
     variable_of,
 )
+from everturn.settings.checks import problems_of
+from everturn.settings.rules import HIDDEN, Named
+from everturn.settings.tree import settings_of
 
 __all__ = [
     "ALIASES",
@@ -66,9 +69,16 @@ NOT_SETTINGS = frozenset({"EVERTURN_HOME", "EVERTURN_SUPERVISOR_FD"})
 NOT_SETTINGS_PREFIX = "EVERTURN_TEST_"
 # Old name -> new name. The old one works and warns.
 ALIASES = {"gateway.host": "server.host", "gateway.port": "server.port"}
-_VARIABLES: Mapping[str, Keys] = {
-    variable_of(keys): keys for keys in (tuple(name.split(".")) for name in (*SETTINGS, *ALIASES))
+_VARIABLES: Mapping[str, Keys] = {each.variable: each.keys for each in SETTINGS.values() if each.variable} | {
+    variable_of(keys): keys for keys in (tuple(name.split(".")) for name in ALIASES)
 }
+_LISTS = {variable_of(each.keys): each.key for each in SETTINGS.values() if not each.variable}
+_HEADS = tuple(".".join(table.keys) for table in TABLES)
+# Tables with one name of the owner's choice: EVERTURN_AGENTS_CODER_MODEL. The longest head first.
+_NAMED = sorted(
+    ((table.keys, each) for table in TABLES if sum(map(str.isupper, table.keys)) == 1 for each in table.settings()),
+    key=lambda item: (-len(item[0]), -len(item[1].name)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,60 +87,93 @@ class Loaded:
 
     config: Config
     file: Path | None
-    origins: Mapping[str, str]
+    origins: Mapping[Keys, str]
     warnings: tuple[str, ...]
 
-    def lines(self) -> Iterator[tuple[str, str, str]]:
+    def origin(self, key: str) -> str:
+        """Where the value of a setting came from."""
+        return self.origins[tuple(key.split("."))]
+
+    def entries(self) -> Iterator[tuple[str, object, str]]:
         """Each setting in force: its key, its value as it may be shown, its origin."""
-        for key, origin in self.origins.items():
-            yield key, shown(value_of(self.config, key)), origin
+        for keys, origin in self.origins.items():
+            what, value = find_setting(keys), value_at(self.config, keys)
+            hidden = what is not None and what.rule.hide and bool(value)
+            yield dotted(keys), HIDDEN if hidden else masked(value), origin
+
+    def lines(self) -> Iterator[tuple[str, str, str]]:
+        """The same for people."""
+        for key, value, origin in self.entries():
+            yield key, shown(value), origin
 
 
 def _unknown(keys: Keys, value: object) -> str:
     """What to say about a place of the file that means nothing to us."""
-    name = ".".join(keys)
-    match keys:
-        case ("sessions", "platform" | "chat_type" as table, who, *_) if not OVERRIDE_TABLES[table].fullmatch(who):
-            if table == "chat_type":
-                return f"unknown chat type {shown(who)} in {name}; the nearest of {CHAT_TYPES} is {nearest(who, CHAT_TYPES)}"
-            return f"{shown(who)} in {name} is no platform: a name has small letters, digits and _"
-        case ("sessions", "platform" | "chat_type", _, last):
-            near = nearest(last, OVERRIDABLE)
-            return f"unknown setting {name}; the nearest known one is {'.'.join(keys[:3])}.{near}"
-    if is_table(keys):
+    name, place = dotted(keys), find_place(keys)
+    if place.listed:
+        return f"{dotted(place.known)} is a list of tables: write [[{dotted(place.known)}]] above each"
+    if place.is_table:
         return f"{name} is {shown(value)}, but it is a table: write [{name}] and its settings below"
+    if place.named is not None:
+        return _unknown_name(place.named, dotted(place.known), place.rest[0], name)
+    if len(place.known) > 1 and place.kind is not None:
+        names = [each.name for each in settings_of(place.kind, place.rules_of)]
+        return f"unknown setting {name}; the nearest known one is {dotted(place.known)}.{nearest(place.rest[0], names)}"
     if isinstance(value, dict):
-        return f"unknown table [{name}]; the nearest known one is [{nearest(name, SECTIONS)}]"
+        return f"unknown table [{name}]; the nearest known one is [{nearest(name, _HEADS)}]"
     return f"unknown setting {name}; the nearest known one is {nearest_setting(keys)}"
+
+
+def _unknown_name(tables: Named, above: str, who: str, name: str) -> str:
+    if "|" in tables.name.pattern:
+        near = nearest(who, tables.name.pattern.split("|"))
+        return f"unknown name {shown(who)} in {name}: {tables.name_form}; the nearest is {near}"
+    return f"{shown(who)} in {name} can not be: {tables.name_form} in [{above}.{tables.placeholder}]"
 
 
 def nearest_setting(keys: Keys) -> str:
     """The key that was probably meant: by its name in the same table, in another table, or as a whole."""
-    beside = {each.name: each.key for each in SETTINGS.values() if each.section == keys[0]}
-    anywhere = {each.name: each.key for each in SETTINGS.values()}
-    for names in (beside, anywhere):
-        if near := nearest(keys[-1], names, cutoff=0.6):
-            return names[near]
+    beside = [each for each in SETTINGS.values() if each.table[0] == keys[0]]
+    for settings in (beside, list(SETTINGS.values())):
+        if near := nearest(keys[-1], (each.name for each in settings), cutoff=0.6):
+            return nearest(dotted(keys), (each.key for each in settings if each.name == near)) or ""
     return nearest(".".join(keys), SETTINGS) or ""
 
 
 def problem_of(what: Setting, value: object) -> str | None:
     """Why the setting can not have this value; None when it can."""
-    rule = what.rule
+    if isinstance(what.default, tuple):
+        return _list_problem(what, value)
+    if isinstance(what.default, dict):
+        return _list_problem(what, list(value.values())) if isinstance(value, dict) else "it has the wrong type"
     kind = type(what.default)
     if kind is float and type(value) is int:
         kind = int
     if type(value) is not kind:
         return "it has the wrong type"
     if isinstance(value, str):
-        if value in rule.later:
-            return "that mode comes with the real agent"
-        if rule.choices and value not in rule.choices:
-            return f"the nearest is {shown(nearest(value, rule.choices))}"
-        return rule.check(value) if rule.check else None
-    if rule.between and isinstance(value, (int, float)) and not rule.between[0] <= value <= rule.between[1]:
+        return _text_problem(what, value)
+    between = what.rule.between
+    if between and isinstance(value, (int, float)) and not between[0] <= value <= between[1]:
         return "it is out of range"
     return None
+
+
+def _list_problem(what: Setting, value: object) -> str | None:
+    if not isinstance(value, (list, tuple)):
+        return "it has the wrong type"
+    if not all(isinstance(each, str) for each in value):
+        return "each of its entries must be a text"
+    return next(filter(None, (_text_problem(what, each) for each in value)), None)
+
+
+def _text_problem(what: Setting, value: str) -> str | None:
+    rule = what.rule
+    if value in rule.later:
+        return "that mode comes with the real agent"
+    if rule.choices and value not in rule.choices:
+        return f"the nearest is {shown(nearest(value, rule.choices))}"
+    return rule.check(value) if rule.check else None
 
 
 def parsed(what: Setting, text: str) -> object:
@@ -150,20 +193,22 @@ class _Reading:
     """The layers, laid over each other from the weakest to the strongest."""
 
     def __init__(self) -> None:
-        self.values: dict[Keys, object] = {(each.section, each.name): each.default for each in SETTINGS.values()}
+        self.values: dict[Keys, object] = {each.keys: each.default for each in SETTINGS.values()}
         self.origins: dict[Keys, str] = dict.fromkeys(self.values, "default")
         self.problems: list[str] = []
         self.warnings: list[str] = []
 
     def take(self, keys: Keys, value: object, origin: str) -> None:
         what = find_setting(keys)
-        if what is None:
+        if what is None and value == {} and find_place(keys).is_table:
+            self.values[*keys, PRESENT] = None
+        elif what is None:
             self.problems.append(f"{origin}: {_unknown(keys, value)}")
         elif problem := problem_of(what, value):
-            name = ".".join(keys)
-            self.problems.append(f"{origin}: {name} is {shown(value)}, it must be {what.allowed} ({problem})")
+            is_now = "not as it must be" if what.rule.hide else f"{shown(value)}"
+            self.problems.append(f"{origin}: {dotted(keys)} is {is_now}, it must be {what.allowed} ({problem})")
         else:
-            self.values[keys] = type(what.default)(value)  # type: ignore[call-arg]  # a whole number for a float
+            self.values[keys] = type(what.default)(value)  # a whole number for a float, a list as a tuple
             self.origins[keys] = origin
 
     def take_layer(self, given: Iterable[tuple[Keys, object, str]]) -> None:
@@ -181,54 +226,58 @@ class _Reading:
             if not name.startswith(PREFIX) or name in NOT_SETTINGS or name.startswith(NOT_SETTINGS_PREFIX):
                 continue
             keys, what = _setting_of_variable(name)
-            if what is None:
-                near = nearest(name, _VARIABLES)
-                self.warnings.append(f"environment {name}: not a setting and ignored; the nearest one is {near}")
-            elif env[name]:
+            if what is not None and env[name]:
                 given.append((keys, parsed(what, env[name]), f"environment {name}"))
+            elif what is None:
+                self.warnings.append(f"environment {name}: {_no_variable(name)}")
         self.take_layer(given)
 
     def loaded(self, file: Path | None) -> Loaded:
         if self.problems:
             raise ConfigError("\n".join(self.problems))
-        origins = {".".join(keys): self.origins[keys] for keys in self.values}
-        return Loaded(config=_built(self.values), file=file, origins=origins, warnings=tuple(self.warnings))
+        config = build(self.values)
+        if problems := [f"{self._origin(each, file)}: {each}" for each in problems_of(config)]:
+            raise ConfigError("\n".join(problems))
+        return Loaded(config=config, file=file, origins=self.origins, warnings=tuple(self.warnings))
+
+    def _origin(self, problem: str, file: Path | None) -> str:
+        """The problem begins with the key it is about: where that came from."""
+        return self.origins.get(tuple(problem.partition(" ")[0].split(".")), f"file {file}")
+
+
+def _no_variable(name: str) -> str:
+    if key := _LISTS.get(name):
+        return f"not a setting and ignored; {key} is a list and can be set in the file only"
+    return f"not a setting and ignored; the nearest one is {nearest(name, _VARIABLES)}"
 
 
 def _setting_of_variable(name: str) -> tuple[Keys, Setting | None]:
     if keys := _VARIABLES.get(name):
         return keys, SETTINGS[ALIASES.get(".".join(keys), ".".join(keys))]
-    for table in OVERRIDE_TABLES:
-        for last in OVERRIDABLE:
-            prefix, suffix = variable_of(("sessions", table, "")), f"_{last.upper()}"
-            if name.startswith(prefix) and name.endswith(suffix):
-                keys = ("sessions", table, name[len(prefix) : -len(suffix)].lower(), last)
-                return keys, find_setting(keys)
+    for table, what in _NAMED:
+        place = next(number for number, each in enumerate(table) if each.isupper())
+        head, tail = variable_of((*table[:place], "")), "_".join(("", *table[place + 1 :], what.name)).upper()
+        if what.variable and name.startswith(head) and name.endswith(tail) and len(name) > len(head) + len(tail):
+            keys = (*table[:place], name[len(head) : -len(tail)].lower(), *table[place + 1 :], what.name)
+            if found := find_setting(keys):
+                return keys, found
     return (), None
-
-
-def _built(values: Mapping[Keys, object]) -> Config:
-    parts: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
-    overrides: dict[str, dict[str, dict[str, Any]]] = {"platform": {}, "chat_type": {}}
-    for keys, value in values.items():
-        match keys:
-            case (_, table, name, last):
-                overrides[table].setdefault(name, {})[last] = value
-            case (part, name):
-                parts[part][name] = value
-    for table, named in overrides.items():
-        parts["sessions"][table] = {name: ResetOverride(**own) for name, own in named.items()}
-    kinds: dict[str, Any] = {part.name: part.default_factory for part in fields(Config)}
-    return Config(**{name: kinds[name](**own) for name, own in parts.items()})
 
 
 def _flat(table: Mapping[str, object], above: Keys = ()) -> Iterator[tuple[Keys, object]]:
     for name, value in table.items():
-        keys = (*above, name)
-        if isinstance(value, dict) and value:
-            yield from _flat(value, keys)
-        elif value != {} or not is_table(keys):
-            yield keys, value
+        yield from _flat_value((*above, name), value)
+
+
+def _flat_value(keys: Keys, value: object) -> Iterator[tuple[Keys, object]]:
+    what = find_setting(keys)
+    if isinstance(value, dict) and value and not (what and isinstance(what.default, dict)):
+        yield from _flat(value, keys)
+    elif isinstance(value, list) and find_place(keys).is_table and find_place(keys).listed:
+        for number, each in enumerate(value, 1):
+            yield from _flat_value((*keys, str(number)), each)
+    else:
+        yield keys, value
 
 
 def _parsed_file(file: Path) -> dict[str, object]:

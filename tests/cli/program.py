@@ -17,8 +17,9 @@ LONGEST_S = 40
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Ours without any setting of a gateway."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("EVERTURN_")} | more
+    """Ours without any setting of a gateway; the scripted demo answers unless a test wants another agent."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("EVERTURN_")}
+    return ours | {"EVERTURN_AGENT_KIND": "demo"} | more
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ def test_each_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
     settings = json.loads(ended.out)["settings"]
     assert settings["drain.timeout_s"] == {"value": 7, "origin": f"file {tmp_path / 'everturn.toml'}"}
     assert settings["server.port"] == {"value": 2, "origin": "environment EVERTURN_SERVER_PORT"}
-    assert settings["agent.kind"] == {"value": "demo", "origin": "default"}
+    assert settings["agent.kind"] == {"value": "demo", "origin": "environment EVERTURN_AGENT_KIND"}
+    assert settings["agent.fallback"] == {"value": [], "origin": "default"}
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])

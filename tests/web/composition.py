@@ -156,7 +156,7 @@ async def running(
         parts = world.gateway.parts
         app = make_app(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
-            isolation=parts.settings.isolation, message_chars=settings.message_chars, token=TOKEN, control=desk,
+            key_of=parts.settings.key_of, message_chars=settings.message_chars, token=TOKEN, control=desk,
             heartbeat_s=heartbeat_s,
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s)

@@ -38,8 +38,7 @@ def show(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: 
 
 
 def _for_programs(loaded: Loaded, home: Home) -> dict[str, object]:
-    # `shown` hides passwords and writes values that JSON reads, too.
-    settings = {key: {"value": json.loads(value), "origin": origin} for key, value, origin in loaded.lines()}
+    settings = {key: {"value": value, "origin": origin} for key, value, origin in loaded.entries()}
     return {"home": str(home.path), "file": str(loaded.file) if loaded.file else None, "settings": settings}
 
 

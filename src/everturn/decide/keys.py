@@ -73,3 +73,9 @@ def origin_of(key: str) -> tuple[str, str]:
     """The platform and the chat type that a session key names."""
     _, _, platform, slot, *_ = [*key.split(":", 4), "", ""]
     return unquote(platform.partition("@")[0]), unquote(slot)
+
+
+def agent_of(key: str) -> str:
+    """The name of the agent that a session key names."""
+    _, agent, *_ = [*key.split(":", 2), "", ""]
+    return unquote(agent)

@@ -10,7 +10,6 @@ import structlog
 from everturn import points
 from everturn.decide import words
 from everturn.decide.commands import parse_command
-from everturn.decide.keys import session_key
 from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong
 from everturn.gateway.commands import Commands
 from everturn.gateway.outbox import Outbox
@@ -98,7 +97,7 @@ class Intake:
             ext_id=inbound.id,
             source=source,
             raw_source=write_source(source).decode(),
-            key=session_key(source, self._parts.settings.isolation),
+            key=self._parts.settings.key_of(source),
             kind="command" if inbound.text.startswith("/") and parse_command(inbound.text) else "message",
             text=inbound.text,
             at=self._parts.clock.now(),

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 from everturn.clock import Clock
 from everturn.decide.delivery import Doubtful, Surety, when_uncertain
-from everturn.decide.keys import Isolation
+from everturn.decide.keys import Isolation, session_key
+from everturn.decide.routes import Route, agent_for
 from everturn.decide.session import ResetPolicy
 from everturn.gateway.hub import Hub
 from everturn.ids import Ids
+from everturn.model import SessionSource
 from everturn.platform.interface import CanSend, Platform
 from everturn.store.interface import Store
 from everturn.store.operations.telling import Delivery
@@ -41,6 +43,7 @@ class Settings:
     """The numbers the gateway works by; app.py makes them from the configuration."""
 
     isolation: Isolation = Isolation()  # noqa: RUF009  frozen
+    routes: tuple[Route, ...] = ()
     policies: Policies = Policies()
     resume: str = "auto"
     fresh_s: float = 3600
@@ -55,6 +58,10 @@ class Settings:
     heartbeat_s: float = 10
     expiry_every_s: float = 300
     upkeep_every_s: float = 3600
+
+    def key_of(self, source: SessionSource) -> str:
+        """The session key of what is said here: its agent's, and its lane's."""
+        return session_key(source, self.isolation, agent_for(source, self.routes))
 
 
 class Parts:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+from collections.abc import Callable
 
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from everturn.decide.keys import Isolation, session_key
 from everturn.errors import StoreError
+from everturn.model import SessionSource
 from everturn.web.answers import BadRequest, Header, Reply, answer, not_now, refusal
 from everturn.web.control import OPEN_PATHS
 from everturn.web.events import EventStreams
@@ -32,7 +33,7 @@ class WebApp:
         self,
         *,
         chats: Chats,
-        isolation: Isolation,
+        key_of: Callable[[SessionSource], str],
         token: str,
         messages: Messages,
         events: EventStreams,
@@ -40,7 +41,7 @@ class WebApp:
         others: ASGIApp,
     ) -> None:
         self._chats = chats
-        self._isolation = isolation
+        self._key_of = key_of
         self._token = token.encode()
         self._bearer = b"Bearer " + self._token
         self._messages = messages
@@ -136,4 +137,4 @@ class WebApp:
             raise BadRequest(str(error)) from None
 
     def _key(self, raw: bytes) -> str:
-        return session_key(self._chats.source(self._chat(raw)), self._isolation)
+        return self._key_of(self._chats.source(self._chat(raw)))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import uvicorn
 
-from everturn.decide.keys import Isolation
 from everturn.errors import ConfigError
+from everturn.model import SessionSource
 from everturn.store.interface import Store
 from everturn.web.app import WebApp
 from everturn.web.connection import Connection, Server
@@ -32,7 +33,7 @@ def make_app(
     chats: Chats,
     hub: Hub,
     store: Store,
-    isolation: Isolation,
+    key_of: Callable[[SessionSource], str],
     message_chars: int,
     token: str,
     control: Control,
@@ -41,7 +42,7 @@ def make_app(
     """The gateway's web application: the endpoints of the api platform, health and control."""
     return WebApp(
         chats=chats,
-        isolation=isolation,
+        key_of=key_of,
         token=token,
         messages=Messages(accept, chats, message_chars),
         events=EventStreams(hub, store, heartbeat_s),

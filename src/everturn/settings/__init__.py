@@ -1,0 +1,114 @@
+"""The settings: their tables, what each means and which values it takes. `config` reads them; documents are made from them."""
+# ruff: noqa: RUF009  `section`, `named` and `listed` make dataclass fields
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from everturn.settings.agent import (
+    AGENT_NAME,
+    MAIN,
+    AgentConfig,
+    AgentOverride,
+    CacheConfig,
+    RouteConfig,
+)
+from everturn.settings.core import (
+    CHAT_TYPES,
+    OVERRIDABLE,
+    DrainConfig,
+    LimitsConfig,
+    RecoveryConfig,
+    ResetConfig,
+    ResetOverride,
+    ServerConfig,
+    SessionsConfig,
+    StoreConfig,
+)
+from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
+from everturn.settings.tree import PREFIX, PRESENT, Keys, Place, Setting, Table, tables_below, value_at, variable_of
+from everturn.settings.tree import built as _built
+from everturn.settings.tree import place_of as _place_of
+from everturn.settings.tree import setting_at as _setting_at
+
+__all__ = [
+    "CHAT_TYPES",
+    "MAIN",
+    "OVERRIDABLE",
+    "PREFIX",
+    "PRESENT",
+    "SETTINGS",
+    "TABLES",
+    "AgentConfig",
+    "AgentOverride",
+    "CacheConfig",
+    "Config",
+    "DrainConfig",
+    "Keys",
+    "LimitsConfig",
+    "Place",
+    "RecoveryConfig",
+    "ResetConfig",
+    "ResetOverride",
+    "RouteConfig",
+    "ServerConfig",
+    "SessionsConfig",
+    "Setting",
+    "StoreConfig",
+    "Table",
+    "build",
+    "dotted",
+    "find_place",
+    "find_setting",
+    "masked",
+    "nearest",
+    "shown",
+    "value_at",
+    "variable_of",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Every setting of a gateway, checked."""
+
+    store: StoreConfig = section(StoreConfig, "Where everything is kept.")
+    agent: AgentConfig = section(AgentConfig, "The agent.")
+    agents: Mapping[str, AgentConfig] = named(
+        AgentConfig,
+        "More agents. Each takes the settings of [agent], and its defaults: what [agent] says is not repeated here.",
+        placeholder="NAME",
+        name=AGENT_NAME,
+        name_form="an agent's name has small letters, digits, - and _, and at most 32 of them",
+    )
+    routes: tuple[RouteConfig, ...] = listed(
+        RouteConfig,
+        "Who answers where. The most exact route that fits decides: one that names the person goes before one that"
+        " names the thread, then the chat, then the platform. Where none fits, the agent of [agent] answers.",
+    )
+    sessions: SessionsConfig = section(SessionsConfig, "Conversations and when they start afresh.")
+    recovery: RecoveryConfig = section(RecoveryConfig, "What happens after a crash or a restart.")
+    drain: DrainConfig = section(DrainConfig, "How a stop or restart treats running turns.")
+    limits: LimitsConfig = section(LimitsConfig, "Bounds. Who hits one is told.")
+    server: ServerConfig = section(ServerConfig, "The HTTP server.")
+
+
+TABLES: tuple[Table, ...] = tuple(tables_below(Config))
+SETTINGS: Mapping[str, Setting] = {each.key: each for table in TABLES if not table.open for each in table.settings()}
+
+
+def find_setting(keys: Keys) -> Setting | None:
+    """The setting at this place of the file."""
+    return _setting_at(Config, keys)
+
+
+def find_place(keys: Keys) -> Place:
+    """Where keys lead, as far as they are known."""
+    return _place_of(Config, keys)
+
+
+def build(values: Mapping[Keys, object]) -> Config:
+    """The configuration with these values."""
+    config: Config = _built(Config, values)
+    return config

@@ -1,0 +1,45 @@
+"""What single values can not show: settings that need each other, names that must exist, routes that contradict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple
+from typing import TYPE_CHECKING
+
+from everturn.settings.agent import MAIN, AgentConfig, RouteConfig
+from everturn.settings.rules import nearest, shown
+
+if TYPE_CHECKING:
+    from everturn.settings import Config
+
+NEEDS = {"llm": "model", "python": "object", "process": "command", "http": "url"}
+
+
+def problems_of(config: Config) -> Iterator[str]:
+    """Everything that is wrong with a configuration as a whole."""
+    yield from _agent_problems("agent", config.agent)
+    for name, agent in config.agents.items():
+        if name == MAIN:
+            yield f"agents.{MAIN} can not be: the agent {shown(MAIN)} is that of [agent]; give this one another name"
+        yield from _agent_problems(f"agents.{name}", agent)
+    yield from _route_problems(config.routes, (MAIN, *config.agents))
+
+
+def _agent_problems(table: str, agent: AgentConfig) -> Iterator[str]:
+    wanted = NEEDS.get(agent.kind)
+    if wanted and not getattr(agent, wanted):
+        yield f"{table}.kind is {shown(agent.kind)}, which needs {table}.{wanted}"
+
+
+def _route_problems(routes: tuple[RouteConfig, ...], agents: tuple[str, ...]) -> Iterator[str]:
+    seen: dict[tuple[str, ...], int] = {}
+    for number, route in enumerate(routes, 1):
+        if not route.agent:
+            yield f"routes.{number}.agent is missing: who answers there?"
+        elif route.agent not in agents:
+            near = nearest(route.agent, agents)
+            yield f"routes.{number}.agent is {shown(route.agent)}, an unknown agent; the nearest known one is {shown(near)}"
+        place = astuple(route)[1:]
+        if place in seen:
+            yield f"routes.{number} is for the same place as routes.{seen[place]}: remove one of them"
+        seen.setdefault(place, number)

@@ -1,0 +1,190 @@
+"""The tables every gateway has: its store, conversations, recovery, drain, limits and server."""
+# ruff: noqa: RUF009  `setting` and `named` make dataclass fields
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+from zoneinfo import ZoneInfo, available_timezones
+
+from everturn.settings.agent import PLATFORM_NAME
+from everturn.settings.rules import named, nearest, setting, shown
+
+Reset = Literal["none", "idle", "daily", "both"]
+Resume = Literal["auto", "on_message"]
+
+CHAT_TYPES = ("dm", "group", "channel", "thread", "forum")
+STORE_SCHEMES = ("sqlite://", "postgresql://", "postgres://")
+
+
+def _url_problem(url: str) -> str | None:
+    if not url or url.startswith(STORE_SCHEMES):
+        return None
+    return "it is none of these"
+
+
+def _zone_problem(name: str) -> str | None:
+    if not name:
+        return None
+    try:
+        ZoneInfo(name)
+    except (LookupError, ValueError, OSError):
+        near = nearest(name, available_timezones())
+        return f"the nearest known one is {shown(near)}" if near else "this machine knows no zones: install tzdata"
+    return None
+
+
+def _host_problem(host: str) -> str | None:
+    return None if host and not re.search(r"\s", host) else "it is empty or has a space"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """`[store]`."""
+
+    url: str = setting(
+        "",
+        "The database. Empty: the SQLite file everturn.db in the home. Several machines share a PostgreSQL database.",
+        form='empty, "sqlite:///FILE" or "postgresql://USER:PASSWORD@HOST/NAME"',
+        check=_url_problem,
+        secret=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetOverride:
+    """What one platform or chat type does differently; None means as in `[sessions]`."""
+
+    reset: Reset | None = None
+    idle_minutes: float | None = None
+    at_hour: int | None = None
+    notify: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetConfig:
+    """When a conversation starts afresh by itself."""
+
+    reset: Reset
+    idle_minutes: float
+    at_hour: int
+    notify: bool
+
+
+OVERRIDABLE = tuple(each.name for each in fields(ResetOverride))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsConfig:
+    """`[sessions]`."""
+
+    reset: Reset = setting(
+        "none",
+        "When a conversation starts afresh by itself: never, after a pause, every day, or whichever comes first.",
+        choices=("none", "idle", "daily", "both"),
+    )
+    idle_minutes: float = setting(1440.0, "The pause after which `idle` and `both` reset.", between=(0.001, 5_256_000))
+    at_hour: int = setting(4, "The hour of the day at which `daily` and `both` reset.", between=(0, 23))
+    timezone: str = setting(
+        "",
+        "The zone of at_hour. Empty: the machine's zone.",
+        form='empty, or the name of a zone such as "Europe/Berlin"',
+        check=_zone_problem,
+    )
+    notify: bool = setting(True, "Tell the user when a conversation was reset, and why.")
+    group_sessions_per_user: bool = setting(True, "In a group each person has a conversation of their own.")
+    thread_sessions_per_user: bool = setting(False, "In a thread each person has a conversation of their own.")
+    busy: str = setting(
+        "queue",
+        "What a message does that arrives while a turn runs. queue: it waits and becomes the next turn.",
+        choices=("queue",),
+        later=("steer", "interrupt", "collect", "rollback"),
+    )
+    platform: Mapping[str, ResetOverride] = named(
+        ResetOverride,
+        "What one platform does differently; a conversation follows it before the table of its chat type.",
+        placeholder="PLATFORM",
+        name=PLATFORM_NAME,
+        name_form="a platform's name has small letters, digits and _",
+        overrides=True,
+    )
+    chat_type: Mapping[str, ResetOverride] = named(
+        ResetOverride,
+        f"What one chat type does differently: {', '.join(CHAT_TYPES)}.",
+        placeholder="TYPE",
+        name="|".join(CHAT_TYPES),
+        name_form=f"chat types are {', '.join(CHAT_TYPES)}",
+        overrides=True,
+    )
+
+    def reset_for(self, platform: str, chat_type: str) -> ResetConfig:
+        """The policy of a conversation: its platform's table, else its chat type's, else `[sessions]` itself."""
+        override = self.platform.get(platform, self.chat_type.get(chat_type, ResetOverride()))
+        own: dict[str, Any] = {name: getattr(override, name) for name in OVERRIDABLE}
+        return ResetConfig(**{name: getattr(self, name) if own[name] is None else own[name] for name in own})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryConfig:
+    """`[recovery]`."""
+
+    resume: Resume = setting(
+        "auto",
+        "An interrupted turn goes on by itself after a restart, or waits for the user's next message.",
+        choices=("auto", "on_message"),
+    )
+    fresh_s: float = setting(
+        3600.0,
+        "A turn that was interrupted longer ago than this many seconds does not go on by itself.",
+        between=(0, 31_536_000),
+    )
+    stuck_after: int = setting(
+        3, "A session that was running at so many unclean ends in a row is suspended. 0: never.", between=(0, 1000)
+    )
+    unclean_boots: int = setting(
+        3,
+        "After so many unclean starts within five minutes, resuming waits until the process has been calm. 0: it never waits.",
+        between=(0, 1000),
+    )
+    calm_s: float = setting(60.0, "How many seconds without trouble count as calm.", between=(0, 86_400))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainConfig:
+    """`[drain]`."""
+
+    timeout_s: float = setting(
+        30.0,
+        "How many seconds a stop or restart waits for running turns. What still runs then is resumed later.",
+        between=(0, 86_400),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsConfig:
+    """`[limits]`."""
+
+    running_turns: int = setting(
+        64, "How many turns run at the same time, over all conversations.", between=(1, 100_000)
+    )
+    message_chars: int = setting(
+        100_000, "The longest message that is accepted, in characters.", between=(1, 10_000_000)
+    )
+    queue_per_session: int = setting(
+        32, "How many messages may wait in one conversation. Who sends more is told to try later.", between=(1, 100_000)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """`[server]`."""
+
+    host: str = setting(
+        "127.0.0.1",
+        "The address the HTTP server listens on. The default is reachable from this machine only.",
+        form="a host name or an IP address",
+        check=_host_problem,
+    )
+    port: int = setting(8484, "The port of the HTTP server. 0: any free one.", between=(0, 65_535))

@@ -1,0 +1,137 @@
+"""How a setting is declared: what it means, which values it takes, and how a value may be shown."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
+Check = Callable[[str], str | None]
+"""Why a text can not be the value of a setting; None when it can."""
+
+HIDDEN = "***"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a setting means and which values it takes."""
+
+    text: str
+    choices: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    between: tuple[float, float] | None = None
+    form: str = "text"
+    check: Check | None = None
+    hide: bool = False  # what people put here is, or may by mistake be, a secret: it is never shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """Tables below this place whose names the owner chooses: `[agents.NAME]`."""
+
+    kind: type
+    text: str
+    placeholder: str  # how documents call the name
+    name: re.Pattern[str]
+    name_form: str  # in words, which names there are
+    overrides: bool = False  # it takes the rules of the settings of the table above it, which it overrides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """Tables that are written several times: `[[routes]]`."""
+
+    kind: type
+    text: str
+
+
+def setting(
+    default: T,
+    text: str,
+    *,
+    choices: tuple[str, ...] = (),
+    later: tuple[str, ...] = (),
+    between: tuple[float, float] | None = None,
+    form: str = "text",
+    check: Check | None = None,
+    secret: bool = False,
+    hide: bool = False,
+) -> T:
+    """A field of a table, with what people must know about it. Lists are tuples of texts, maps are of texts, too."""
+    rule = Rule(text=text, choices=choices, later=later, between=between, form=form, check=check, hide=hide)
+    if isinstance(default, dict):
+        return field(default_factory=lambda: default, metadata={"rule": rule, "default": {}}, repr=not (secret or hide))
+    return field(default=default, metadata={"rule": rule, "default": default}, repr=not (secret or hide))
+
+
+def section(kind: Callable[[], T], text: str) -> T:
+    """A table of the file."""
+    return field(default_factory=kind, metadata={"section": kind, "text": text})
+
+
+def named(
+    kind: type[T], text: str, *, placeholder: str, name: str, name_form: str, overrides: bool = False
+) -> Mapping[str, T]:
+    """Tables whose names the owner chooses."""
+    tables = Named(
+        kind=kind, text=text, placeholder=placeholder, name=re.compile(name), name_form=name_form, overrides=overrides
+    )
+    return field(default_factory=dict, metadata={"named": tables})
+
+
+def listed(kind: type[T], text: str) -> tuple[T, ...]:
+    """Tables that are written several times."""
+    return field(default=(), metadata={"listed": Listed(kind=kind, text=text)})
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.0) -> str | None:
+    """The known word most like this one, if any is like it at all."""
+    by_lower = {name.lower(): name for name in known}
+    found = difflib.get_close_matches(word.lower(), by_lower, 1, cutoff)
+    return by_lower[found[0]] if found else None
+
+
+def masked(value: object) -> object:
+    """A value without its passwords, as JSON has it."""
+    if isinstance(value, str):
+        text = re.sub(r"(://[^:/@\s]*):.*@", rf"\1:{HIDDEN}@", value)
+        return re.sub(r"(?i)(password\s*=\s*)[^&\s]+", rf"\1{HIDDEN}", text)
+    if isinstance(value, (list, tuple)):
+        return [masked(each) for each in value]
+    if isinstance(value, Mapping):
+        return {str(name): masked(each) for name, each in value.items()}
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        return int(value)
+    return value
+
+
+def shown(value: object) -> str:
+    """A value as TOML would write it, without its passwords."""
+    return _toml(masked(value))
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        inner = ", ".join(f"{_name(name)} = {_toml(each)}" for name, each in value.items())
+        return f"{{ {inner} }}" if inner else "{}"
+    return str(value)
+
+
+def _name(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def dotted(keys: Iterable[str]) -> str:
+    """The name of a place of the file, as one would write it there."""
+    return ".".join(map(_name, keys))
