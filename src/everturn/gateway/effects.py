@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from everturn import points
 from everturn.agent.interface import RunTool
+from everturn.decide.outputs import output_id, shorten
 from everturn.gateway.attempt import Attempt
 from everturn.model import Effect, Message, ToolCall
 from everturn.store.operations.turns import begin_effect, effects_of, finish_effect
@@ -51,14 +52,16 @@ class Effects:
         return await self._record(call, content, then, unknown=False)
 
     async def _record(self, call: ToolCall, content: str, then: ToolCall | None, *, unknown: bool) -> Message:
+        settings, turn = self._attempt.parts.settings, self._attempt.begun.turn
+        shown = shorten(content, output_id(turn, call.id), settings.output_chars, settings.output_kept_chars)
         result = Message(
             role="tool",
-            content=content,
+            content=shown.text,
             seq=self._attempt.next_seq(),
             call_id=call.id,
             unknown=unknown,
             at=self._attempt.parts.clock.now(),
         )
-        await self._store.run(finish_effect, self._attempt.begun, result, then)
+        await self._store.run(finish_effect, self._attempt.begun, result, then, shown.whole)
         points.reached("effect.committed")
         return result

@@ -54,6 +54,8 @@ class Settings:
     running_turns: int = 64
     message_chars: int = 100_000
     queue_per_session: int = 32
+    output_chars: int = 20_000  # of a tool's output, what enters the transcript
+    output_kept_chars: int = 1_000_000  # and what is kept beside it
     on_doubt: str = "mark"
     heartbeat_s: float = 10
     expiry_every_s: float = 300

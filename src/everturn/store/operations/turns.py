@@ -11,6 +11,7 @@ from everturn.store.operations.beginning import NEXT_WAITING
 from everturn.store.operations.boundaries import end_open_turn, release
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.outbox import sent_at_once
+from everturn.store.operations.outputs import kept
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, owe, report, tell
 from everturn.store.operations.transcripts import written
 from everturn.store.operations.turn_values import Begun, Finished
@@ -42,6 +43,12 @@ def prove(turn: int) -> Op[None]:
 def fenced(begun: Begun) -> Op[None]:
     if not (yield sql(FENCED, begun.key, begun.fence, begun.turn)):
         raise FenceLost(f"{begun.key}: the turn {begun.turn} no longer owns its conversation")
+
+
+def owned(key: str, turn: int) -> Op[None]:
+    """For what a tool writes on behalf of its turn: refused when the key has gone on to something else."""
+    if not (yield sql("SELECT 1 FROM entry WHERE key=$1 AND turn=$2/*lock*/", key, turn)):
+        raise FenceLost(f"{key}: the turn {turn} no longer owns its conversation")
 
 
 def step(
@@ -104,11 +111,13 @@ def begin_effect(begun: Begun, call: ToolCall, at: float) -> Op[None]:
     yield sql(ADD_EFFECT, begun.turn, call.id, call.name, call.effect, begun.attempt, at)
 
 
-def finish_effect(begun: Begun, result: Message, begin: ToolCall | None) -> Op[None]:
-    """Commit a tool's result, and with it the beginning of the next call."""
+def finish_effect(begun: Begun, result: Message, begin: ToolCall | None, whole: str | None = None) -> Op[None]:
+    """Commit a tool's result, the whole of it where it is shortened, and with it the beginning of the next call."""
     yield from fenced(begun)
     yield sql(EFFECT_DONE, begun.turn, result.call_id, result.at)
     yield written(begun, result)
+    if whole is not None and result.call_id is not None:
+        yield kept(begun.turn, result.call_id, whole, result.at)
     if begin is not None:
         yield sql(ADD_EFFECT, begun.turn, begin.id, begin.name, begin.effect, begun.attempt, result.at)
 

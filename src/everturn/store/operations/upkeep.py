@@ -8,6 +8,7 @@ from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import end_session
 from everturn.store.operations.entries import COLUMNS, entry_of, lock_entry
 from everturn.store.operations.inbox import move_cursor
+from everturn.store.operations.outputs import forget_outputs
 
 DAY_S = 86_400.0
 EVENTS_KEPT_S = 7 * DAY_S
@@ -56,7 +57,8 @@ def forget(now: float) -> Op[int]:
     ids = yield sql(FORGET_IDS, oldest_id(now - IDS_KEPT_S), BATCH, now - IDS_KEPT_S)
     replies = yield sql(FORGET_REPLIES, oldest_id(now - IDS_KEPT_S), BATCH)
     bodies = yield from _forget_bodies(now)
-    return len(gone) + len(ids) + len(replies) + bodies
+    outputs = yield from forget_outputs(now)
+    return len(gone) + len(ids) + len(replies) + bodies + outputs
 
 
 def _forget_bodies(now: float) -> Op[int]:

@@ -20,6 +20,7 @@ ALTER TABLE turn ADD COLUMN planned_tokens BIGINT NOT NULL DEFAULT 0; -- counted
 ALTER TABLE turn ADD COLUMN planned_cost DOUBLE PRECISION NOT NULL DEFAULT 0;
 ALTER TABLE turn ADD COLUMN planned_day TEXT; -- the day they were counted for
 ALTER TABLE turn ADD COLUMN failures BIGINT NOT NULL DEFAULT 0; -- failed model calls since the last committed step
+ALTER TABLE effect ADD COLUMN sent BIGINT; -- the message that this call made somebody owed: its outbox row
 CREATE TABLE frozen (hash TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL);
 CREATE TABLE failure (
   turn BIGINT NOT NULL, number BIGINT NOT NULL, attempt BIGINT NOT NULL, kind TEXT NOT NULL, why TEXT NOT NULL,

@@ -20,6 +20,7 @@ ALTER TABLE turn ADD COLUMN planned_tokens INTEGER NOT NULL DEFAULT 0; -- counte
 ALTER TABLE turn ADD COLUMN planned_cost REAL NOT NULL DEFAULT 0;
 ALTER TABLE turn ADD COLUMN planned_day TEXT; -- the day they were counted for
 ALTER TABLE turn ADD COLUMN failures INTEGER NOT NULL DEFAULT 0; -- failed model calls since the last committed step
+ALTER TABLE effect ADD COLUMN sent INTEGER; -- the message that this call made somebody owed: its outbox row
 CREATE TABLE frozen (hash TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE failure (
   turn INTEGER NOT NULL, number INTEGER NOT NULL, attempt INTEGER NOT NULL, kind TEXT NOT NULL, why TEXT NOT NULL,

@@ -1,0 +1,130 @@
+"""Memories of a person and of a chat. Whose they are comes from the turn's source alone, so nobody reads another's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+
+from everturn.agent.interface import TurnContext
+from everturn.agent.toolbox import Place, Tool, ToolError
+from everturn.agent.tools.arguments import Arguments, Text, says, tool
+from everturn.clock import Clock
+from everturn.decide.outputs import storable
+from everturn.model import Effect
+from everturn.store.interface import Store
+from everturn.store.operations.memories import Memory, forget_memory, recall, remember
+
+Whose = Literal["person", "chat"]
+_WHOSE = says("Whose memory: the person you talk with (follows them into other chats), or this chat.")
+_NAME = says("A short name for it, such as birthday.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """How many memories a person or a chat may have, and how long one may be."""
+
+    memories: int = 200
+    name_chars: int = 80
+    text_chars: int = 2_000
+
+
+class Remember(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to keep."""
+
+    whose: Annotated[Whose, _WHOSE]
+    name: Annotated[Text, _NAME]
+    text: Annotated[Text, says("What to remember.")]
+
+
+class Recall(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to look up."""
+
+    whose: Annotated[Whose, _WHOSE]
+    words: Annotated[str, says("Only memories that hold these words; empty for all.")] = ""
+
+
+class Forget(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to forget."""
+
+    whose: Annotated[Whose, _WHOSE]
+    name: Annotated[Text, _NAME]
+
+
+def scope_of(turn: TurnContext, whose: Whose) -> str:
+    """The scope in the table: one per agent and person, or agent and chat. Where several people speak there is no person."""
+    source, agent = turn.source, turn.key.split(":")[1]
+    if whose == "chat":
+        chat = source.chat_id or source.user_id_alt or source.user_id
+        parts: tuple[str | None, ...] = (whose, agent, source.platform, source.account, source.scope_id, chat)
+        return msgspec.json.encode(parts).decode()
+    person = source.user_id_alt or source.user_id
+    if not person:
+        raise ToolError("it is not known who speaks here; use the memory of the chat.")
+    if source.chat_type != "dm" and not turn.key.rpartition(":")[2].startswith("@"):
+        raise ToolError("several people speak in this conversation; use the memory of the chat.")
+    return msgspec.json.encode((whose, agent, source.platform, source.account, person)).decode()
+
+
+class Memories:
+    """The three tools."""
+
+    def __init__(self, settings: MemorySettings, store: Store, clock: Clock) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+
+    def tools(self) -> list[Tool]:
+        """remember, recall, forget."""
+        return [
+            tool(
+                Remember,
+                self._remember,
+                name="remember",
+                description="Remember something beyond this conversation. The same name again replaces it.",
+                effect=Effect.IDEMPOTENT,
+            ),
+            tool(Recall, self._recall, name="recall", description="Look up what was remembered.", effect=Effect.PURE),
+            tool(
+                Forget,
+                self._forget,
+                name="forget",
+                description="Forget something that was remembered.",
+                effect=Effect.IDEMPOTENT,
+            ),
+        ]
+
+    async def _remember(self, what: Remember, place: Place) -> str:
+        memory = Memory(self._name(what.name), self._text(what.text), self._clock.now())
+        scope, turn = scope_of(place.turn, what.whose), place.turn
+        if not await self._store.run(remember, turn.key, int(turn.id), scope, memory, self._settings.memories):
+            raise ToolError(f"there are {self._settings.memories} memories already; forget one first.")
+        return f"Remembered {memory.name!r}."
+
+    async def _recall(self, what: Recall, place: Place) -> str:
+        found = await self._store.read(recall, scope_of(place.turn, what.whose), self._settings.memories)
+        words = what.words.casefold().split()
+        fits = [each for each in found if all(word in f"{each.name} {each.text}".casefold() for word in words)]
+        return "\n".join(f"{each.name}: {each.text}" for each in fits) or "Nothing is remembered about that."
+
+    async def _forget(self, what: Forget, place: Place) -> str:
+        name, turn = self._name(what.name), place.turn
+        await self._store.run(forget_memory, turn.key, int(turn.id), scope_of(turn, what.whose), name)
+        return f"Nothing named {name!r} is remembered now."
+
+    def _name(self, text: str) -> str:
+        name = " ".join(storable(text).split())
+        if not name or len(name) > self._settings.name_chars:
+            raise ToolError(f"a name has 1 to {self._settings.name_chars} characters.")
+        return name
+
+    def _text(self, text: str) -> str:
+        if len(text) > self._settings.text_chars:
+            raise ToolError(f"a memory has {self._settings.text_chars} characters at most.")
+        return storable(text)
+
+
+def memory_tools(settings: MemorySettings, store: Store, clock: Clock) -> list[Tool]:
+    """The tools of the memory."""
+    return Memories(settings, store, clock).tools()

@@ -1,0 +1,46 @@
+"""What the memory tool keeps. A scope is a person or a chat; who may see it is decided by who asks, never by an argument."""
+
+from __future__ import annotations
+
+import msgspec
+
+from everturn.store.interface import Op, sql
+from everturn.store.operations.turns import owned
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """One thing to remember."""
+
+    name: str
+    text: str
+    at: float
+
+
+def remember(key: str, turn: int, scope: str, memory: Memory, most: int) -> Op[bool]:
+    """Keep it, in place of one of the same name; False when the scope is full."""
+    yield from owned(key, turn)
+    known = yield sql("SELECT 1 FROM memory WHERE scope=$1 AND name=$2", scope, memory.name)
+    count = yield sql("SELECT count(*) FROM memory WHERE scope=$1", scope)
+    if not known and count[0][0] >= most:
+        return False
+    yield sql(
+        "INSERT INTO memory (scope, name, text, at) VALUES ($1, $2, $3, $4)"
+        " ON CONFLICT (scope, name) DO UPDATE SET text=excluded.text, at=excluded.at",
+        scope,
+        memory.name,
+        memory.text,
+        memory.at,
+    )
+    return True
+
+
+def recall(scope: str, limit: int) -> Op[list[Memory]]:
+    """What is remembered, the newest first."""
+    rows = yield sql("SELECT name, text, at FROM memory WHERE scope=$1 ORDER BY at DESC, name LIMIT $2", scope, limit)
+    return [Memory(*row) for row in rows]
+
+
+def forget_memory(key: str, turn: int, scope: str, name: str) -> Op[None]:
+    """Forget it; whether it was there makes no difference, so that a repetition says the same."""
+    yield from owned(key, turn)
+    yield sql("DELETE FROM memory WHERE scope=$1 AND name=$2", scope, name)
