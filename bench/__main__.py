@@ -15,7 +15,18 @@ from bench.disk import RESULTS
 from bench.report import Line, keep, say, table
 from everturn.app import SWITCH_INTERVAL_S
 
-FIGURES = ("turns", "http_turns", "size", "start", "history", "crash", "accepting", "beside", "start_help")
+FIGURES = (
+    "turns",
+    "http_turns",
+    "size",
+    "start",
+    "history",
+    "crash",
+    "accepting",
+    "beside",
+    "start_help",
+    "start_loads",
+)
 OTHERS = ("profile",)  # by name only
 
 

@@ -70,7 +70,7 @@ class Child:
 @contextlib.contextmanager
 def gateway(home: Path, **settings: object) -> Iterator[Child]:
     """Start it; afterwards it is stopped, if it still runs."""
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-P", "-m", "everturn", "run", "--home", str(home), "--port", str(port)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("EVERTURN_")}
     env |= {f"EVERTURN_{name.upper()}": str(value) for name, value in settings.items()}
@@ -84,7 +84,8 @@ def gateway(home: Path, **settings: object) -> Iterator[Child]:
             process.wait(60)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

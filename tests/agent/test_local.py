@@ -12,6 +12,7 @@ from everturn.agent.local import LocalAgent
 from everturn.agent.local_server import Address, LocalServer
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, World
 from tests.gateway.scenes import told, while_time_passes
+from tests.waiting import poll
 
 SERVES = 'import sys; sys.stdin.readline(); print(\'{"url": "http://127.0.0.1:1"}\', flush=True); sys.stdin.read()'
 FAILS = "import sys; sys.exit('no memory left')"
@@ -54,6 +55,11 @@ async def test_plain_words_go_to_the_model_through_one_agent(served: Stage) -> N
         served.platform.say("one", words)
         assert await told(served.platform, "one", words) == f"echo: {words}"
     assert served.addresses == ["http://127.0.0.1:1"]
+
+
+async def test_the_model_is_ready_before_the_first_message_when_it_was_started(served: Stage) -> None:
+    served.agent.start()
+    await poll(lambda: bool(served.addresses))
 
 
 async def test_work_stays_with_the_demo(served: Stage) -> None:

@@ -12,15 +12,21 @@ from everturn.cli.commands import COMMANDS
 from tests.cli.program import environment, everturn
 
 HEAVY = {
+    "anthropic",
     "apsw",
     "asyncio",
     "asyncpg",
     "httpx",
+    "mcp",
     "msgspec",
+    "openai",
+    "pydantic",
+    "pydantic_ai",
     "rich",
     "starlette",
     "structlog",
     "uvicorn",
+    "xllamacpp",
     "everturn.config",
 }
 LOADED = """

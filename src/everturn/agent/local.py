@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from everturn.agent.demo import is_for_demo
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.agent.local_server import Address, LocalServer
+from everturn.errors import Unanswerable
 
 MODEL = "smollm2-135m-instruct"
 INSTRUCTIONS = "You are a helpful assistant."  # a model of this size follows no longer ones
 MOST_OUTPUT_TOKENS = 300
 
 MakeAgent = Callable[[Address], Agent]
-"""Makes the agent that talks to the model at an address; it may load its libraries."""
+"""Makes the agent that talks to the model at an address; called in a thread, for it loads its libraries."""
 
 
 class LocalAgent:
@@ -24,23 +27,36 @@ class LocalAgent:
         self._server = server
         self._make = make
         self._talking: tuple[Address, Agent] | None = None
+        self._making = asyncio.Lock()
+        self._warming: asyncio.Task[None] | None = None
 
     async def run(self, turn: TurnContext) -> Answer:
         """Answer with the demo or with the model. Raises Unanswerable, with words for the user, when the model is down."""
         if is_for_demo(turn.words):
             return await self._demo.run(turn)
-        return await self._agent(await self._server.address()).run(turn)
+        agent = await self._agent(await self._server.address())
+        return await agent.run(turn)
 
     def start(self) -> None:
-        """Begin to load the model, so that the first message finds it ready."""
-        self._server.start()
+        """Begin to load the model and its libraries, so that the first message finds them ready."""
+        if self._warming is None:
+            self._warming = asyncio.create_task(self._warm(), name="local-agent")
 
     async def close(self) -> None:
         """End the model's process."""
+        if self._warming is not None:
+            self._warming.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._warming
         await self._server.close()
 
-    def _agent(self, address: Address) -> Agent:
+    async def _warm(self) -> None:
+        with suppress(Unanswerable):  # who writes is told
+            await self._agent(await self._server.address())
+
+    async def _agent(self, address: Address) -> Agent:
         """The agent for this address; another one only when the model had to move to another port."""
-        if self._talking is None or self._talking[0] != address:
-            self._talking = (address, self._make(address))
-        return self._talking[1]
+        async with self._making:
+            if self._talking is None or self._talking[0] != address:
+                self._talking = (address, await asyncio.to_thread(self._make, address))
+            return self._talking[1]
