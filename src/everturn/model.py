@@ -129,7 +129,9 @@ INBOX_MOVES: dict[InboxState, frozenset[InboxState]] = {
 }
 TURN_MOVES: dict[TurnState, frozenset[TurnState]] = {
     TurnState.RUNNING: frozenset(set(TurnState) - {TurnState.RUNNING}),
-    TurnState.WAITING: frozenset({TurnState.RUNNING, TurnState.STOPPED, TurnState.ROLLED_BACK}),
+    TurnState.WAITING: frozenset(
+        {TurnState.RUNNING, TurnState.STOPPED, TurnState.FAILED, TurnState.SUSPENDED, TurnState.ROLLED_BACK}
+    ),
     TurnState.INTERRUPTED: frozenset({TurnState.RUNNING, TurnState.STOPPED, TurnState.FAILED, TurnState.SUSPENDED}),
     TurnState.ANSWERED: frozenset(),
     TurnState.FAILED: frozenset(),

@@ -19,6 +19,8 @@ ALL: frozenset[str] = frozenset(
         "effect.begun",  # an effect is stored as begun, not run
         "effect.acted",  # the effect ran, its result is not stored
         "effect.committed",  # its result is stored
+        "approval.asked",  # a question is stored, its turn waits and nobody holds the key
+        "approval.answered",  # the answer to a question is stored, its turn was not woken
         "turn.answering",  # the agent answered, nothing of it is stored
         "turn.finished",  # the answer and the obligation to deliver it are stored
         "turn.failed",  # a failed turn's end is stored

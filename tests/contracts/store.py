@@ -22,7 +22,7 @@ from everturn.store.operations.inbox import Accepted, Arrival, accept
 from everturn.store.operations.outbox import claim_next
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off, judge
 from everturn.store.operations.telling import Delivery
-from everturn.store.operations.turn_values import Begun, Finished, NotYet, Start
+from everturn.store.operations.turn_values import Begun, Finished, NotYet, Start, Waits
 from everturn.store.operations.turns import calling, finish, finish_effect, step
 from everturn.testing import ManualClock
 
@@ -34,7 +34,10 @@ AT_ONCE = Delivery(by_event=False, send_now=True)
 
 # Every table; of the first four the number that the engine itself gives a row is left out of a dump.
 NUMBERED = ("entry", "session", "message", "event")
-TABLES = (*NUMBERED, "instance", "inbox", "cursor", "turn", "attempt", "effect", "outbox")
+TABLES = (
+    *NUMBERED, "instance", "inbox", "cursor", "turn", "attempt", "effect", "outbox",
+    "approval", "allowance", "spending", "failure",
+)  # fmt: skip
 Dump = dict[str, list[tuple[object, ...]]]
 
 
@@ -62,6 +65,17 @@ BROKEN = {
     "an open turn that its key does not point at": (
         "SELECT t.id FROM turn t JOIN entry e ON e.key=t.key WHERE t.state IN ('running','interrupted')"
         " AND (e.turn IS NULL OR e.turn<>t.id OR (e.holder IS NULL AND t.state='running'))"
+    ),
+    "a waiting turn that somebody holds, or whose key points elsewhere": (
+        "SELECT t.id FROM turn t JOIN entry e ON e.key=t.key WHERE t.state='waiting'"
+        " AND (e.turn IS NULL OR e.turn<>t.id OR e.holder IS NOT NULL)"
+    ),
+    "a question that is open and answered": "SELECT id FROM approval WHERE (answered_at IS NULL)<>(state='open')",
+    "an open question without its waiting turn": (
+        "SELECT a.id FROM approval a JOIN turn t ON t.id=a.turn WHERE a.answered_at IS NULL AND t.state<>'waiting'"
+    ),
+    "a call that began without a yes": (
+        "SELECT a.id FROM approval a JOIN effect f ON f.turn=a.turn AND f.call_id=a.call_id WHERE a.state<>'approved'"
     ),
     "a key that points at an ended turn": (
         "SELECT e.key FROM entry e JOIN turn t ON t.id=e.turn WHERE t.ended_at IS NOT NULL"
@@ -234,7 +248,7 @@ class Life(Values):
         assert accepted.begun is not None
         return accepted.begun
 
-    async def begin(self, chat: str = "c") -> Begun | NotYet | None:
+    async def begin(self, chat: str = "c") -> Begun | NotYet | Waits | None:
         """Take the key."""
         return await self.store.run(begin_next, key_of(chat), self.start())
 

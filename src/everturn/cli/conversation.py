@@ -186,8 +186,8 @@ class Conversation:
                 self._screen.progress("")
                 self._screen.reply(str(data.get("text", "")))
                 self._replies.add(str(data.get("id")))
-            case "notice":
-                self._screen.notice(str(data.get("text", "")))
+            case "notice" | "approval" if data.get("text"):
+                self._screen.notice(str(data["text"]))
             case "message" if str(data.get("id")).partition("@")[0] not in self._mine:
                 self._screen.message(str(data.get("text", "")))
             case "delta":

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from everturn import points
 from everturn.agent.interface import RunTool
 from everturn.decide.outputs import output_id, shorten
+from everturn.gateway.asking import ask
 from everturn.gateway.attempt import Attempt
 from everturn.model import Effect, Message, ToolCall
+from everturn.store.operations.approvals import May
 from everturn.store.operations.turns import begin_effect, effects_of, finish_effect
 
 OUTCOME_UNKNOWN = "The outcome of this call is unknown: the gateway was interrupted while it ran. It was not run again."
@@ -22,10 +24,11 @@ class Effects:
         self._store = attempt.parts.store
 
     async def run(self, calls: Sequence[ToolCall], run: RunTool) -> list[Message]:
-        """Run the calls of a response that was just committed with the beginning of its first call."""
+        """Run the calls of a response that was just committed with the beginning of its first call, if that asks nobody."""
+        following = [call if call.ask is None else None for call in calls[1:]]
         return [
-            await self._act(call, run, calls[place + 1] if place + 1 < len(calls) else None)
-            for place, call in enumerate(calls)
+            await (self._act if call.ask is None else self._ask)(call, run, then)
+            for call, then in zip(calls, [*following, None], strict=True)
         ]
 
     async def settle(self, rows: Sequence[Message], run: RunTool) -> list[Message]:
@@ -41,9 +44,20 @@ class Effects:
     async def _settle(self, call: ToolCall, state: str | None, run: RunTool) -> Message:
         if state is not None and call.effect is Effect.ONCE:
             return await self._record(call, OUTCOME_UNKNOWN, None, unknown=True)
+        if state is None and call.ask is not None:
+            return await self._ask(call, run, None)
+        self._attempt.called = True
         if state is None:
             await self._store.run(begin_effect, self._attempt.begun, call, self._attempt.parts.clock.now())
         return await self._act(call, run, None)
+
+    async def _ask(self, call: ToolCall, run: RunTool, then: ToolCall | None) -> Message:
+        """A call that begins only when a person has said yes; the turn unwinds here until there is an answer."""
+        permission = await ask(self._attempt, call)
+        if permission.may is May.REFUSED:
+            return await self._record(call, permission.why, then, unknown=False)
+        self._attempt.called = True
+        return await self._act(call, run, then)
 
     async def _act(self, call: ToolCall, run: RunTool, then: ToolCall | None) -> Message:
         points.reached("effect.begun")

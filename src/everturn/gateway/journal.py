@@ -126,7 +126,7 @@ class JournaledTurn:
             at=self._parts.clock.now(),
         )
         self._attempt.called = True
-        first = calls[0] if calls else None
+        first = calls[0] if calls and calls[0].ask is None else None
         await self._store.run(
             step,
             self._attempt.begun,

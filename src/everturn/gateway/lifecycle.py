@@ -16,6 +16,7 @@ from everturn import points
 from everturn.agent.interface import Agent
 from everturn.clock import Clock
 from everturn.decide import words
+from everturn.gateway.asking import Approvals
 from everturn.gateway.commands import Commands
 from everturn.gateway.intake import Intake
 from everturn.gateway.outbox import Outbox
@@ -55,6 +56,7 @@ class Gateway:
         self.intake = Intake(self.parts, self.turns, self.commands, self.outbox)
         self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
         self.upkeep = Upkeep(self.parts, self.recovery)
+        self.approvals = Approvals(self.parts, self.outbox, self.turns.wake)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.report: Report | None = None
         self._loops: list[asyncio.Task[None]] = []
@@ -68,7 +70,7 @@ class Gateway:
         pulled = [each for each in self.parts.platforms.values() if isinstance(each, CanPull)]
         for loop in (
             self.commands.run(), self.intake.watch_store(), self.upkeep.beat(), self.upkeep.expire_sessions(),
-            self.upkeep.forget_old(), *(self.intake.pull(each) for each in pulled),
+            self.upkeep.forget_old(), self.approvals.expire(), *(self.intake.pull(each) for each in pulled),
         ):  # fmt: skip
             self._loops.append(self._supervised(loop))
         if self.report.storm:

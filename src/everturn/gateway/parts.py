@@ -60,6 +60,8 @@ class Settings:
     heartbeat_s: float = 10
     expiry_every_s: float = 300
     upkeep_every_s: float = 3600
+    approvers: tuple[str, ...] = ()  # "platform:user": they alone allow; none: whose turn it is
+    approval_expires_s: float = 7 * 86_400
 
     def key_of(self, source: SessionSource) -> str:
         """The session key of what is said here: its agent's, and its lane's."""

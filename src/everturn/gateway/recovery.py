@@ -17,6 +17,7 @@ from everturn.gateway.turns import Turns
 from everturn.store.operations.inbox import keys_with_work, waiting_commands
 from everturn.store.operations.instances import Life, found_unclean, last_end, record_end, unclean_boots, without_end
 from everturn.store.operations.outbox import keys_with_replies, recover_sending
+from everturn.store.operations.questions import answered_keys
 from everturn.store.operations.recovery import (
     Interruption,
     Recovered,
@@ -133,6 +134,8 @@ class Recovery:
             elif told_at is None and settings.resume == "auto" and key not in waiting:  # a message continues it anyhow
                 await self._tell_too_old(turn, key)
         for key in waiting:
+            self._turns.wake(key)
+        for key in await self._parts.store.read(answered_keys):
             self._turns.wake(key)
         for key in await self._parts.store.read(keys_with_replies):
             self._outbox.wake(key)

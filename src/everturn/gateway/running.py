@@ -13,6 +13,7 @@ from everturn.agent.interface import Agent, Answer
 from everturn.decide import words
 from everturn.decide.recovery import Verdict
 from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
+from everturn.gateway.asking import Unwound
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.journal import JournaledTurn
 from everturn.gateway.outbox import Outbox
@@ -36,11 +37,14 @@ class Runner:
 
     async def run(self, begun: Begun, proven: Callable[[str], None]) -> bool:
         """Run it; True when its key should be looked at again."""
-        attempt = Attempt(self._parts, begun)
+        attempt = Attempt(self._parts, begun, self._outbox.wake)
         calm = asyncio.create_task(self._prove_by_calm(begun, proven)) if attempt.suspect else None
         try:
             points.reached("turn.begun")
             return await self._work(attempt, JournaledTurn(attempt, proven))
+        except Unwound:
+            log.info("turn waits for an approval", turn=begun.turn, key=begun.key)
+            return True
         except FenceLost:
             log.info("turn lost its conversation", turn=begun.turn, key=begun.key)
             return True

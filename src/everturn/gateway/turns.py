@@ -11,6 +11,7 @@ from everturn import points
 from everturn.agent.interface import Agent
 from everturn.decide.keys import origin_of
 from everturn.decide.recovery import is_suspect
+from everturn.gateway.asking import Questions
 from everturn.gateway.lanes import Lanes
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
@@ -19,7 +20,7 @@ from everturn.gateway.slots import Running, Slots
 from everturn.model import SessionSource
 from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off_by_drain
-from everturn.store.operations.turn_values import Begun, NotYet, Start
+from everturn.store.operations.turn_values import Begun, NotYet, Start, Waits
 
 log = structlog.get_logger()
 
@@ -31,6 +32,7 @@ class Turns:
         self._parts = parts
         self._outbox = outbox
         self._runner = Runner(parts, agent, outbox)
+        self._questions = Questions(parts, outbox)
         self._lanes = Lanes(parts.settings.running_turns)
         self._slots = Slots(parts.settings.running_turns)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
@@ -148,7 +150,7 @@ class Turns:
         claim = self._parts.store.run(begin_next, key, start)
         claim.add_done_callback(partial(self._claimed, key))
 
-    def _claimed(self, key: str, claim: asyncio.Future[Begun | NotYet | None]) -> None:
+    def _claimed(self, key: str, claim: asyncio.Future[Begun | NotYet | Waits | None]) -> None:
         begun = None if claim.cancelled() or claim.exception() else claim.result()
         if isinstance(begun, Begun):
             self._parts.hub.publish(key, begun.events)
@@ -159,6 +161,8 @@ class Turns:
         self._lanes.clear(key)
         if isinstance(begun, NotYet):
             self._lanes.add_suspect(key)
+        elif isinstance(begun, Waits):
+            self._questions.tell_held(key)
         self.give_back(key)
 
     def _ended(self, key: str, task: asyncio.Task[bool]) -> None:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from everturn.decide.approvals import closes
 from everturn.decide.notes import Note, choose_note
 from everturn.decide.recovery import is_suspect, resumes_by_itself
 from everturn.decide.session import Reset, Resume, choose
 from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, Suspended
-from everturn.store.interface import Op, sql
+from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.boundaries import FIRST_WORDS, open_session, reset_entry
 from everturn.store.operations.entries import lock_entry, source_of, write_source
+from everturn.store.operations.questions import (
+    Question,
+    close_by_words,
+    closing,
+    question_of,
+    untold,
+    waiting_rows,
+)
 from everturn.store.operations.telling import Fact, append_events, events_of, fact
 from everturn.store.operations.transcripts import open_tail, written
-from everturn.store.operations.turn_values import Begun, NotYet, Start, Waiting
+from everturn.store.operations.turn_values import Begun, NotYet, Start, Waiting, Waits
 
 ADD_TURN = (
     "INSERT INTO turn (id, key, session_id, state, attempt, instance, note, started_at, attempt_at, first_seq)"
@@ -30,7 +39,7 @@ NEXT_WAITING = (
 CLAIM_MESSAGE = "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'"
 
 
-def begin_next(key: str, start: Start) -> Op[Begun | NotYet | None]:
+def begin_next(key: str, start: Start) -> Op[Begun | NotYet | Waits | None]:
     """Take the key if it is free and has work: an interrupted turn that resumes by itself, else its oldest message."""
     entry = yield from lock_entry(key)
     if entry is None:
@@ -40,15 +49,35 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | None]:
         return (yield from _as_begun(entry, start)) if ours else None  # our own commit, of which we had not heard
     if not start.suspects and suspected(entry, start):
         return NotYet(key)
-    if entry.turn is not None and (yield from _goes_on_by_itself(entry, start)):
-        return (yield from _resume(entry, None, start, []))
+    if entry.turn is not None:
+        question = yield from question_of(entry.turn)
+        if question is not None and question.id is not None:
+            return (yield from _while_asking(entry, question, start))
+        if question is not None or (yield from _goes_on_by_itself(entry, start)):
+            return (yield from _resume(entry, None, start, []))
     rows = yield sql(NEXT_WAITING, key)
     # A command that waits in front is applied first, and wakes the key.
     if not rows or rows[0][4] == "command" or (isinstance(entry.state, Suspended) and (yield from _held(entry))):
         return None
-    number, text, raw, accepted_at, _ = rows[0]
+    return (yield from start_turn(entry, _waiting(entry, rows[0]), start, []))
+
+
+def _waiting(entry: SessionEntry, row: Row) -> Waiting:
+    number, text, raw, accepted_at = row[:4]
     source = source_of(raw) or entry.origin or SessionSource(platform="")
-    return (yield from start_turn(entry, Waiting(number, text, source, raw, accepted_at), start, []))
+    return Waiting(number, text, source, raw, accepted_at)
+
+
+def _while_asking(entry: SessionEntry, question: Question, start: Start) -> Op[Begun | Waits | None]:
+    """The turn waits for an answer. Other words close the question and join the turn, unless their mode lets them wait."""
+    rows = yield from waiting_rows(entry.key)
+    if not rows or rows[0][4] == "command":
+        return None
+    if not closing(rows, question):
+        return Waits(entry.key) if untold(rows, question) else None
+    closed = yield from close_by_words(entry, question, start.at)
+    joining = _waiting(entry, rows[0]) if closes(rows[0][5]) else None
+    return (yield from _resume(entry, joining, start, closed if start.delivery.by_event else []))
 
 
 def _goes_on_by_itself(entry: SessionEntry, start: Start) -> Op[bool]:
@@ -143,10 +172,11 @@ def _hold(entry: SessionEntry, begun: Begun, first: Waiting | None, start: Start
 
 def _resume(entry: SessionEntry, joining: Waiting | None, start: Start, facts: list[Fact]) -> Op[Begun]:
     """The same turn, its next attempt, from the last committed step; a message that wakes it joins it."""
-    note = yield from _note(entry, start, None)
+    waited = yield sql("SELECT 1 FROM turn WHERE id=$1 AND state='waiting'", entry.turn)
+    note = None if waited else (yield from _note(entry, start, None))  # who waited was not cut off
     rows = yield sql(
         "UPDATE turn SET state='running', attempt=attempt+1, instance=$2, attempt_at=$3, verdict=NULL, note=$4"
-        " WHERE id=$1 AND state='interrupted' RETURNING attempt, session_id, first_seq",
+        " WHERE id=$1 AND state IN ('interrupted','waiting') RETURNING attempt, session_id, first_seq",
         entry.turn,
         start.instance,
         start.at,

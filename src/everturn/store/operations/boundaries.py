@@ -8,6 +8,7 @@ from everturn.decide import words
 from everturn.decide.session import has_activity, notify_user
 from everturn.model import ACTIVE, SessionEntry
 from everturn.store.interface import Op, sql
+from everturn.store.operations.questions import CLOSE_QUESTIONS
 from everturn.store.operations.telling import Fact, fact, tell
 from everturn.store.operations.turn_values import Start, Waiting
 
@@ -90,7 +91,8 @@ def point_at(
 
 
 def end_open_turn(entry: SessionEntry, state: str, inbox_state: str, why: str, at: float) -> Op[None]:
-    """End the key's open turn without an answer; its messages end visibly with it."""
+    """End the key's open turn without an answer; its messages end visibly with it, and so does what it asked."""
+    yield sql(CLOSE_QUESTIONS, entry.turn, at, why)
     yield sql(
         "UPDATE turn SET state=$2, ended_at=$3, why=$4 WHERE id=$1 AND state IN ('running','waiting','interrupted')",
         entry.turn,

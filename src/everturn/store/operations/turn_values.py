@@ -63,6 +63,12 @@ class NotYet(msgspec.Struct, frozen=True):
     key: str
 
 
+class Waits(msgspec.Struct, frozen=True):
+    """Its turn waits for an answer and words came that must wait behind it: their sender is to be told."""
+
+    key: str
+
+
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """What came of finishing: the reply that is ours to send at once, and whether the key has more to do."""
 

@@ -106,8 +106,9 @@ def failed_call(begun: Begun, kind: str, why: str, wait_s: float, at: float) -> 
 
 
 def begin_effect(begun: Begun, call: ToolCall, at: float) -> Op[None]:
-    """Commit that a tool call is about to run."""
+    """Commit that a tool call is about to run, outside the commit of a step: from now on a death is an interruption."""
     yield from fenced(begun)
+    yield from calling(begun.turn)
     yield sql(ADD_EFFECT, begun.turn, call.id, call.name, call.effect, begun.attempt, at)
 
 

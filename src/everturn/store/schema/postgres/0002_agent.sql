@@ -4,6 +4,7 @@ ALTER TABLE session ADD COLUMN frozen TEXT; -- the hash of its system prompt and
 ALTER TABLE session ADD COLUMN model TEXT; -- where /model chose it
 ALTER TABLE session ADD COLUMN compact_after DOUBLE PRECISION; -- compaction failed: not again before this time
 ALTER TABLE session ADD COLUMN compact_failures BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN compact_wanted BIGINT NOT NULL DEFAULT 0; -- /compress: before the next model call
 ALTER TABLE session ADD COLUMN requests BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE session ADD COLUMN input_tokens BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE session ADD COLUMN output_tokens BIGINT NOT NULL DEFAULT 0;
@@ -19,6 +20,9 @@ ALTER TABLE turn ADD COLUMN cost DOUBLE PRECISION;
 ALTER TABLE turn ADD COLUMN planned_tokens BIGINT NOT NULL DEFAULT 0; -- counted before a call, settled with its step
 ALTER TABLE turn ADD COLUMN planned_cost DOUBLE PRECISION NOT NULL DEFAULT 0;
 ALTER TABLE turn ADD COLUMN planned_day TEXT; -- the day they were counted for
+ALTER TABLE turn ADD COLUMN planned_call BIGINT; -- which call: an operation that runs twice counts it once
+ALTER TABLE turn ADD COLUMN lost_tokens BIGINT NOT NULL DEFAULT 0; -- planned for calls whose end nobody saw: they stay counted
+ALTER TABLE turn ADD COLUMN lost_cost DOUBLE PRECISION NOT NULL DEFAULT 0;
 ALTER TABLE turn ADD COLUMN failures BIGINT NOT NULL DEFAULT 0; -- failed model calls since the last committed step
 ALTER TABLE effect ADD COLUMN sent BIGINT; -- the message that this call made somebody owed: its outbox row
 CREATE TABLE frozen (hash TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL);
@@ -33,7 +37,8 @@ CREATE TABLE approval (
   answered_at DOUBLE PRECISION, answered_by TEXT, why TEXT
 );
 CREATE UNIQUE INDEX approval_of_call ON approval(turn, call_id);
-CREATE INDEX approval_open ON approval(key, id) WHERE answered_at IS NULL;
+CREATE INDEX approval_of_key ON approval(key, id);
+CREATE INDEX approval_open ON approval(expires_at) WHERE answered_at IS NULL;
 CREATE TABLE allowance (
   agent TEXT NOT NULL, tool TEXT NOT NULL, scope TEXT NOT NULL, granted_by TEXT, at DOUBLE PRECISION NOT NULL,
   PRIMARY KEY (agent, tool, scope)

@@ -4,6 +4,7 @@ ALTER TABLE session ADD COLUMN frozen TEXT; -- the hash of its system prompt and
 ALTER TABLE session ADD COLUMN model TEXT; -- where /model chose it
 ALTER TABLE session ADD COLUMN compact_after REAL; -- compaction failed: not again before this time
 ALTER TABLE session ADD COLUMN compact_failures INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE session ADD COLUMN compact_wanted INTEGER NOT NULL DEFAULT 0; -- /compress: before the next model call
 ALTER TABLE session ADD COLUMN requests INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE session ADD COLUMN input_tokens INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE session ADD COLUMN output_tokens INTEGER NOT NULL DEFAULT 0;
@@ -19,6 +20,9 @@ ALTER TABLE turn ADD COLUMN cost REAL;
 ALTER TABLE turn ADD COLUMN planned_tokens INTEGER NOT NULL DEFAULT 0; -- counted before a call, settled with its step
 ALTER TABLE turn ADD COLUMN planned_cost REAL NOT NULL DEFAULT 0;
 ALTER TABLE turn ADD COLUMN planned_day TEXT; -- the day they were counted for
+ALTER TABLE turn ADD COLUMN planned_call INTEGER; -- which call: an operation that runs twice counts it once
+ALTER TABLE turn ADD COLUMN lost_tokens INTEGER NOT NULL DEFAULT 0; -- planned for calls whose end nobody saw: they stay counted
+ALTER TABLE turn ADD COLUMN lost_cost REAL NOT NULL DEFAULT 0;
 ALTER TABLE turn ADD COLUMN failures INTEGER NOT NULL DEFAULT 0; -- failed model calls since the last committed step
 ALTER TABLE effect ADD COLUMN sent INTEGER; -- the message that this call made somebody owed: its outbox row
 CREATE TABLE frozen (hash TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
@@ -33,7 +37,8 @@ CREATE TABLE approval (
   answered_at REAL, answered_by TEXT, why TEXT
 );
 CREATE UNIQUE INDEX approval_of_call ON approval(turn, call_id);
-CREATE INDEX approval_open ON approval(key, id) WHERE answered_at IS NULL;
+CREATE INDEX approval_of_key ON approval(key, id);
+CREATE INDEX approval_open ON approval(expires_at) WHERE answered_at IS NULL;
 CREATE TABLE allowance (
   agent TEXT NOT NULL, tool TEXT NOT NULL, scope TEXT NOT NULL, granted_by TEXT, at REAL NOT NULL,
   PRIMARY KEY (agent, tool, scope)

@@ -1,0 +1,57 @@
+"""Who may allow a tool call, for how long an answer holds, and what the user's other words do to an open question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from everturn.model import SessionSource
+
+LETS_WAIT = frozenset({"queue", "collect"})
+
+
+class Scope(StrEnum):
+    """For how long a yes holds."""
+
+    ONCE = "once"
+    SESSION = "session"
+    ALWAYS = "always"
+
+
+def person_of(source: SessionSource) -> str | None:
+    """The person behind a message, as the settings name people; None where the platform knows nobody."""
+    return f"{source.platform}:{source.user_id}" if source.user_id else None
+
+
+def may_answer(asked_for: str | None, by: str | None, *, allow: bool, approvers: Sequence[str]) -> bool:
+    """Whether this person's answer counts. Named approvers alone allow; whose turn it is may always say no.
+
+    A turn of nobody (the platform knows no people) is answered by whoever may speak there.
+    """
+    if approvers and by in approvers:
+        return True
+    if approvers and allow:
+        return False
+    return asked_for is None or by == asked_for
+
+
+def scope_of(scope: Scope, session_id: str, key: str, person: str | None) -> str | None:
+    """Under which name a yes is remembered; None when it is not. It holds for the person it was asked for, nobody else."""
+    match scope:
+        case Scope.SESSION:
+            return f"session:{session_id}:{person or ''}"
+        case Scope.ALWAYS:
+            return f"person:{person}" if person else f"key:{key}"
+        case _:
+            return None
+
+
+def remembered(session_id: str, key: str, person: str | None) -> tuple[str, ...]:
+    """The names under which an earlier yes may be found."""
+    scopes = (scope_of(scope, session_id, key, person) for scope in (Scope.SESSION, Scope.ALWAYS))
+    return tuple(scope for scope in scopes if scope)
+
+
+def closes(busy: str | None) -> bool:
+    """Whether the user's other words close an open question as not approved; in these modes they wait for its answer."""
+    return busy not in LETS_WAIT

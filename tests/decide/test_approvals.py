@@ -1,0 +1,82 @@
+"""Whose answer counts, for how long it holds, and what other words do."""
+
+import re
+
+import pytest
+
+from everturn.decide import approval_words
+from everturn.decide.approvals import Scope, closes, may_answer, person_of, remembered, scope_of
+from everturn.decide.keys import agent_of, session_key
+from everturn.model import SessionSource
+
+ANN, BOB, EVE = "fake:ann", "fake:bob", "fake:eve"
+EVERY_TEXT = [
+    *(approval_words.question("shell", "Run ls", 7, wait, approvers=named) for wait in (60.0, 8e3, 6e5) for named in (True, False)),
+    *(approval_words.approved("shell", scope) for scope in Scope),
+    approval_words.denied("shell"),
+    approval_words.nothing_asked(),
+    approval_words.no_longer_open(),
+    *(approval_words.not_yours(approvers=named) for named in (True, False)),
+    approval_words.expired("shell"),
+    approval_words.held("shell"),
+    *(approval_words.refused(state, why) for state in ("denied", "expired", "closed") for why in (None, "no.")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "by", "approvers", "may_allow", "may_deny"),
+    [
+        (ANN, ANN, (), True, True),
+        (ANN, BOB, (), False, False),
+        (ANN, None, (), False, False),
+        (None, None, (), True, True),
+        (None, BOB, (), True, True),
+        (ANN, ANN, (BOB,), False, True),
+        (ANN, BOB, (BOB,), True, True),
+        (ANN, EVE, (BOB,), False, False),
+        (None, None, (BOB,), False, True),
+        (BOB, BOB, (BOB,), True, True),
+    ],
+)
+def test_whose_answer_counts(
+    asked_for: str | None, by: str | None, approvers: tuple[str, ...], *, may_allow: bool, may_deny: bool
+) -> None:
+    assert may_answer(asked_for, by, allow=True, approvers=approvers) is may_allow
+    assert may_answer(asked_for, by, allow=False, approvers=approvers) is may_deny
+
+
+@pytest.mark.parametrize("person", [ANN, None])
+def test_a_yes_is_found_again_only_where_it_was_given(person: str | None) -> None:
+    for scope in (Scope.SESSION, Scope.ALWAYS):
+        name = scope_of(scope, "s1", "key", person)
+        assert name in remembered("s1", "key", person)
+        assert (name in remembered("s2", "key", person)) is (scope is Scope.ALWAYS)
+        assert name not in remembered("s1", "key", EVE)
+    assert scope_of(Scope.ONCE, "s1", "key", person) is None
+
+
+@pytest.mark.parametrize(
+    ("busy", "closed"),
+    [(None, True), ("steer", True), ("interrupt", True), ("rollback", True), ("queue", False), ("collect", False)],
+)
+def test_other_words_close_a_question_unless_their_mode_lets_them_wait(busy: str | None, *, closed: bool) -> None:
+    assert closes(busy) is closed
+
+
+def test_people_and_agents_are_named_as_in_the_settings() -> None:
+    source = SessionSource(platform="fake", chat_id="c", user_id="ann")
+    assert person_of(source) == ANN
+    assert person_of(SessionSource(platform="api", chat_id="c")) is None
+    assert agent_of(session_key(source, agent="a b")) == "a b"
+
+
+@pytest.mark.parametrize("text", EVERY_TEXT)
+def test_the_words_name_only_commands_that_help_here(text: str) -> None:
+    assert set(re.findall(r"/([a-z]+)", text)) <= {"approve", "deny", "stop"}
+    assert text.strip() == text != ""
+
+
+def test_a_long_question_is_cut_visibly() -> None:
+    text = approval_words.question("shell", "x" * 10_000, 7, 60, approvers=False)
+    assert len(text) < 2500
+    assert "[cut]" in text

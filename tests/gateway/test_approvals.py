@@ -1,0 +1,152 @@
+"""Calls that need a person's yes: the turn unwinds, waits through restarts and days, and goes on with the answer."""
+
+import pytest
+
+from everturn.agent.interface import Answer, TurnContext
+from everturn.decide.approvals import Scope
+from everturn.gateway.parts import Settings
+from everturn.model import ACTIVE, Effect, ToolCall
+from everturn.store.operations.approvals import Answered, ApprovalAnswer, Outcome
+from everturn.testing import FakePlatform, ManualClock, World, key_of
+from tests.gateway.scenes import entry_of, restarted, said_in, session_of, told, until_ended
+
+DAY = 86_400.0
+ANN = "fake:ann"
+
+
+class Asker:
+    """Wants to use as many tools as the words have, each with a yes; swallows every error it can."""
+
+    def __init__(self) -> None:
+        self.used: list[str] = []
+        self.notes: list[str | None] = []
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """One response with all calls, then the answer."""
+        self.notes.append(turn.note)
+        await turn.calling()
+        if turn.attempt > 1:
+            await turn.settle(self._use)
+        if not any(row.calls for row in await turn.own()):
+            calls = [
+                ToolCall(f"call {word}", word, effect=Effect.ONCE, ask=f"Use {word}?") for word in turn.words.split()
+            ]
+            try:
+                await turn.step("", calls, self._use)
+            except Exception:  # noqa: BLE001  an agent that is not careful
+                return Answer("I swallowed it")
+        results = [row.content for row in await turn.own() if row.role == "tool"]
+        return Answer(f"done: {'; '.join(results)}")
+
+    async def _use(self, call: ToolCall, _key: str) -> str:
+        self.used.append(call.name)
+        return f"{call.name} used"
+
+
+async def answer(
+    world: World, *, allow: bool = True, by: str = ANN, chat: str = "one", scope: Scope = Scope.ONCE
+) -> Answered:
+    """As from a button."""
+    value = ApprovalAnswer(allow=allow, at=world.clock.now(), by=by, scope=scope)
+    platform = world.platforms["fake"]
+    assert isinstance(platform, FakePlatform)
+    return await world.gateway.approvals.answer(key_of(platform, chat), value)
+
+
+async def test_a_yes_after_two_restarts_and_three_days_from_another_device(store_url: str) -> None:
+    """Nothing is asked twice, nobody is blamed, no note is given, and the call runs once."""
+    platform, agent, clock = FakePlatform(), Asker(), ManualClock()
+    async with World(store_url, agent, [platform], clock) as world:
+        message = platform.say("one", "shell")
+        await told(platform, "one", "May I use shell?")
+        for _ in range(2):
+            clock.advance(1.5 * DAY)
+            await restarted(world)
+        await world.gateway.approvals.expire_once()
+        entry = await entry_of(world, platform, "one")
+        platform.say("two", "/status")  # the same person, elsewhere
+        answered = await answer(world)
+        await told(platform, "one", "done: shell used")
+        life = await until_ended(world, message, "done")
+    assert (entry.state, entry.unclean_ends, entry.holder) == (ACTIVE, 0, None)
+    assert answered.outcome is Outcome.APPROVED
+    assert (agent.used, agent.notes) == (["shell"], [None, None])
+    assert [each["why"] for each in life["turn"]["attempts"]] == ["waits for an approval", "answered"]
+    assert sum("May I use" in text for text in platform.texts("one")) == 1
+
+
+async def test_a_waiting_turn_holds_no_slot_and_a_stop_finds_nothing_to_cut_off(store_url: str) -> None:
+    platform, agent = FakePlatform(), Asker()
+    async with World(store_url, agent, [platform], settings=Settings(running_turns=1)) as world:
+        platform.say("one", "shell")
+        await told(platform, "one", "May I use shell?")
+        platform.say("two", "shell")
+        await told(platform, "two", "May I use shell?")
+        await world.gateway.turns.quiet()
+        assert world.gateway.turns.running() == []
+        assert await world.stop()
+    assert agent.used == []
+
+
+async def test_questions_are_asked_one_after_the_other(store_url: str) -> None:
+    platform, agent = FakePlatform(), Asker()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "shell mail")
+        await told(platform, "one", "May I use shell?")
+        assert not any("mail?" in text for text in platform.texts("one"))
+        await answer(world)
+        await told(platform, "one", "May I use mail?")
+        assert (await answer(world, allow=False)).outcome is Outcome.DENIED
+        text = await told(platform, "one", "done:")
+    assert text == "done: shell used; The user did not allow this call. It was not run."
+    assert agent.used == ["shell"]
+
+
+async def test_a_yes_for_the_session_is_not_asked_for_again(store_url: str) -> None:
+    platform, agent = FakePlatform(), Asker()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "shell")
+        await told(platform, "one", "May I use shell?")
+        await answer(world, scope=Scope.SESSION)
+        await told(platform, "one", "done: shell used")
+        platform.say("one", "shell")
+        await platform.until(lambda: platform.texts("one").count("done: shell used") == 2)
+    assert agent.used == ["shell", "shell"]
+
+
+async def test_a_question_that_nobody_answers_expires_visibly(store_url: str) -> None:
+    platform, agent, clock = FakePlatform(), Asker(), ManualClock()
+    async with World(store_url, agent, [platform], clock, Settings(approval_expires_s=DAY)) as world:
+        platform.say("one", "shell")
+        await told(platform, "one", "May I use shell?")
+        clock.advance(DAY)
+        await told(platform, "one", "Nobody answered in time whether I may use shell")
+        await told(platform, "one", "done: Nobody answered in time")
+        assert (await answer(world)).outcome is Outcome.NOTHING_ASKED
+    assert agent.used == []
+
+
+async def test_other_words_close_the_question_and_join_the_turn(store_url: str) -> None:
+    platform, agent = FakePlatform(), Asker()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "shell")
+        await told(platform, "one", "May I use shell?")
+        platform.say("one", "rather not")
+        await told(platform, "one", "done: The user wrote something else")
+        rows = await said_in(world, await session_of(world, platform, "one"))
+    assert [row.role for row in rows] == ["user", "assistant", "user", "tool", "assistant"]
+    assert agent.used == []
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new"])
+async def test_a_command_closes_the_question(store_url: str, command: str) -> None:
+    platform, agent = FakePlatform(), Asker()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "shell")
+        await told(platform, "one", "May I use shell?")
+        platform.say("one", command)
+        await told(platform, "one", "Stopped" if command == "/stop" else "fresh conversation")
+        assert (await answer(world)).outcome is Outcome.NOTHING_ASKED
+        platform.say("one", "mail")
+        await told(platform, "one", "May I use mail?")
+    assert agent.used == []

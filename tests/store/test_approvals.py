@@ -1,0 +1,217 @@
+"""Questions and their answers as rows: asked once, bound to a person, answered once, remembered, expired, closed."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from everturn.decide.approvals import Scope
+from everturn.errors import FenceLost
+from everturn.model import ACTIVE, Effect, ToolCall
+from everturn.store.operations.approvals import (
+    Answered,
+    ApprovalAnswer,
+    Asking,
+    May,
+    Outcome,
+    Permission,
+    answer_approval,
+    ask_first,
+    due_approvals,
+    expire_approval,
+)
+from everturn.store.operations.beginning import begin_next
+from everturn.store.operations.questions import answered_keys, tell_held
+from everturn.store.operations.telling import Delivery
+from everturn.store.operations.turn_values import Begun, Waits
+from everturn.store.operations.turns import effects_of, step
+from tests.contracts.store import BY_EVENT, BY_OUTBOX, Life, broken, key_of, living, response
+
+DAY = 86_400.0
+ANN, BOB = "fake:ann", "fake:bob"
+SHELL = ToolCall(id="call", name="shell", effect=Effect.ONCE, ask="Run: rm -r x")
+
+
+@pytest.fixture
+async def life(store_url: str) -> AsyncIterator[Life]:
+    async with living(store_url) as life:
+        yield life
+
+
+def asking(life: Life) -> Asking:
+    return Asking(id=life.ids.next(), at=life.now, expires_s=7 * DAY, delivery=life.delivery)
+
+
+async def responded(life: Life, text: str = "hello", chat: str = "c") -> Begun:
+    """A turn whose model wants the shell; nothing was asked yet."""
+    begun = await life.called(text, chat)
+    await life.store.run(step, begun, response(begun, 1, "call", at=life.now), None, None, prove_it=False)
+    return begun
+
+
+async def asked(life: Life, chat: str = "c") -> int:
+    """A turn that waits; the number of its question."""
+    begun, question = await responded(life, chat=chat), asking(life)
+    permission = await life.store.run(ask_first, begun, SHELL, question)
+    assert permission.may is May.ASKED
+    return question.id
+
+
+async def answer(life: Life, *, allow: bool = True, by: str | None = ANN, chat: str = "c", **more: object) -> Answered:
+    value = ApprovalAnswer(allow=allow, at=life.now, by=by, **more)  # type: ignore[arg-type]
+    return await life.store.run(answer_approval, key_of(chat), value, life.delivery)
+
+
+async def asks_again(life: Life, chat: str = "c") -> Permission:
+    """The waiting turn goes on and asks for its call."""
+    begun = await life.began(chat)
+    return await life.store.run(ask_first, begun, SHELL, asking(life))
+
+
+@pytest.mark.parametrize(("delivery", "told"), [(BY_OUTBOX, []), (BY_EVENT, ["approval", "turn"])])
+async def test_a_question_lets_go_of_the_key_and_is_asked_once(life: Life, delivery: Delivery, told: list[str]) -> None:
+    life = replace(life, delivery=delivery)
+    begun = await responded(life)
+    life.clock.advance(1)
+    permission = await life.twice(ask_first, begun, SHELL, asking(life))
+    entry = await life.entry()
+    assert (permission.may, [event.kind for event in permission.events]) == (May.ASKED, told)
+    assert (entry.holder, entry.turn, entry.state, entry.unclean_ends) == (None, begun.turn, ACTIVE, 0)
+    assert (await life.states("turn"), await life.states("approval")) == (["waiting"], ["open"])
+    assert [row[0] for row in await life.look("SELECT kind FROM outbox")] == ["question"]
+    assert await life.store.read(effects_of, begun.turn) == {}
+    assert await life.die() == []  # nobody's: not cut off, not counted
+    assert await life.unchanged(begin_next, key_of(), life.start()) is None
+    assert await life.store.read(broken) == {}
+    with pytest.raises(FenceLost):
+        await life.finish(begun, 2)
+
+
+@pytest.mark.parametrize("state", ["approved", "denied"])
+async def test_an_answer_is_one_row_and_wakes_its_turn_without_a_note(life: Life, state: str) -> None:
+    allow = state == "approved"
+    await asked(life)
+    life.clock.advance(3 * DAY)
+    value = ApprovalAnswer(allow=allow, at=life.now, by=ANN, words="not there")
+    answered = await life.twice(answer_approval, key_of(), value, life.delivery)
+    assert (answered.outcome, answered.key) == (state, key_of())
+    assert await life.store.read(answered_keys) == [key_of()]
+    begun = await life.began()
+    permission = await life.twice(ask_first, begun, SHELL, asking(life))
+    assert (begun.attempt, begun.note, begun.unclean_ends) == (2, None, 0)
+    assert permission.may is (May.ALLOWED if allow else May.REFUSED)
+    assert ("not there" in permission.why) is not allow
+    assert (await life.store.read(effects_of, begun.turn)) == ({"call": "begun"} if allow else {})
+    assert await life.store.read(broken) == {}
+
+
+async def test_a_late_answer_changes_nothing(life: Life) -> None:
+    number = await asked(life)
+    await answer(life, allow=False)
+    life.clock.advance(1)
+    assert (await answer(life, id=number)).outcome is Outcome.NO_LONGER_OPEN
+    assert (await answer(life)).outcome is Outcome.NOTHING_ASKED
+    assert await life.states("approval") == ["denied"]
+    assert (await answer(life, chat="elsewhere")).outcome is Outcome.NOTHING_ASKED
+
+
+@pytest.mark.parametrize(
+    ("by", "said", "approvers", "outcome"),
+    [
+        (ANN, "yes", (), "approved"),
+        (BOB, "yes", (), "not_yours"),
+        (BOB, "no", (), "not_yours"),
+        (None, "yes", (), "not_yours"),
+        (ANN, "yes", (BOB,), "not_yours"),
+        (ANN, "no", (BOB,), "denied"),
+        (BOB, "yes", (BOB,), "approved"),
+    ],
+)
+async def test_an_answer_is_bound_to_people(
+    life: Life, by: str | None, said: str, approvers: tuple[str, ...], outcome: str
+) -> None:
+    await asked(life)
+    answered = await answer(life, by=by, allow=said == "yes", approvers=approvers)
+    assert answered.outcome == outcome
+    assert (answered.key is None) is (outcome == "not_yours")
+
+
+async def test_an_answer_may_come_from_another_chat_by_its_number(life: Life) -> None:
+    number = await asked(life)
+    await life.talk(chat="other")
+    answered = await answer(life, chat="other", id=number)
+    assert (answered.outcome, answered.key) == (Outcome.APPROVED, key_of())
+    assert (await asks_again(life)).may is May.ALLOWED
+
+
+@pytest.mark.parametrize(("scope", "same", "fresh"), [("once", 0, 0), ("session", 1, 0), ("always", 1, 1)])
+async def test_a_yes_is_remembered_as_long_as_was_said(life: Life, scope: str, same: int, fresh: int) -> None:
+    await asked(life)
+    await answer(life, scope=Scope(scope))
+    begun = await life.began()
+    assert (await life.store.run(ask_first, begun, SHELL, asking(life))).may is May.ALLOWED
+    await life.finish(begun, 1)
+    second = await responded(life)
+    may = (await life.store.run(ask_first, second, SHELL, asking(life))).may
+    assert may is (May.ALLOWED if same else May.ASKED)
+    await life.command("/new")
+    third = await responded(life)
+    may = (await life.store.run(ask_first, third, SHELL, asking(life))).may
+    assert may is (May.ALLOWED if fresh else May.ASKED)
+
+
+async def test_a_question_expires_visibly_and_its_turn_goes_on(life: Life) -> None:
+    number = await asked(life)
+    assert await life.store.read(due_approvals, life.now + 7 * DAY - 1) == []
+    life.clock.advance(7 * DAY)
+    assert (await answer(life, id=number)).outcome is Outcome.NO_LONGER_OPEN
+    assert await life.store.read(due_approvals, life.now) == [(number, key_of())]
+    await life.twice(expire_approval, number, key_of(), life.ids.next(), life.now, life.delivery)
+    assert [row[0] for row in await life.look("SELECT kind FROM outbox ORDER BY id")] == ["question", "notice"]
+    assert await life.store.read(answered_keys) == [key_of()]
+    permission = await asks_again(life)
+    assert (permission.may, "in time" in permission.why) == (May.REFUSED, True)
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new"])
+async def test_a_command_that_ends_the_turn_closes_its_question(life: Life, command: str) -> None:
+    number = await asked(life)
+    await life.command(command)
+    assert (await life.states("turn"), await life.states("approval")) == (["stopped"], ["closed"])
+    assert (await answer(life, id=number)).outcome is Outcome.NO_LONGER_OPEN
+    assert await life.store.read(broken) == {}
+
+
+@pytest.mark.parametrize("busy", [None, "steer"])
+async def test_other_words_close_the_question_and_join_the_turn(life: Life, busy: str | None) -> None:
+    await asked(life)
+    await life.accept("something else")
+    await life.plant("UPDATE inbox SET busy=$1 WHERE state='waiting'", busy)
+    begun = await life.twice(begin_next, key_of(), life.start())
+    assert isinstance(begun, Begun)
+    assert (begun.words, begun.note, await life.states("approval")) == (("hello", "something else"), None, ["closed"])
+    assert (await life.store.run(ask_first, begun, SHELL, asking(life))).may is May.REFUSED
+    assert await life.store.read(broken) == {}
+
+
+async def test_queued_words_wait_and_their_sender_is_told_once(life: Life) -> None:
+    await asked(life)
+    await life.accept("later")
+    await life.plant("UPDATE inbox SET busy='queue' WHERE state='waiting'")
+    assert await life.unchanged(begin_next, key_of(), life.start()) == Waits(key_of())
+    await life.twice(tell_held, key_of(), life.ids.next(), life.now, life.delivery)
+    assert [row[0] for row in await life.look("SELECT kind FROM outbox ORDER BY id")] == ["question", "notice"]
+    assert await life.unchanged(begin_next, key_of(), life.start()) is None
+    await answer(life)
+    begun = await life.began()
+    assert begun.words == ("hello",)
+    await life.finish(begun, 1)
+    assert (await life.began()).words == ("later",)
+
+
+async def test_words_from_before_the_question_do_not_close_it(life: Life) -> None:
+    begun = await responded(life)
+    await life.accept("written before")
+    await life.store.run(ask_first, begun, SHELL, asking(life))
+    assert await life.unchanged(begin_next, key_of(), life.start()) is None
+    assert await life.states("approval") == ["open"]
