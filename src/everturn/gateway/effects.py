@@ -47,8 +47,7 @@ class Effects:
         if state is None and call.ask is not None:
             return await self._ask(call, run, None)
         self._attempt.called = True
-        if state is None:
-            await self._store.run(begin_effect, self._attempt.begun, call, self._attempt.parts.clock.now())
+        await self._store.run(begin_effect, self._attempt.begun, call, self._attempt.parts.clock.now())
         return await self._act(call, run, None)
 
     async def _ask(self, call: ToolCall, run: RunTool, then: ToolCall | None) -> Message:
