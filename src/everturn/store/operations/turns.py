@@ -78,7 +78,7 @@ def count_usage(begun: Begun, usage: Usage) -> Op[None]:
     for table, column, number in (("turn", "id", begun.turn), ("session", "session_id", begun.session_id)):
         yield sql(
             f"UPDATE {table} SET requests=requests+$2, input_tokens=input_tokens+$3, output_tokens=output_tokens+$4,"
-            " cached_tokens=cached_tokens+$5, cost=CASE WHEN $6 IS NULL THEN cost ELSE coalesce(cost, 0)+$6 END"
+            " cached_tokens=cached_tokens+$5, cost=coalesce(cost+$6, cost, $6)"
             f" WHERE {column}=$1",
             number,
             usage.requests,

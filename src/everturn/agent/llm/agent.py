@@ -1,0 +1,111 @@
+"""The language model agent: one model call at a time, each response committed before the next. It keeps no session state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+
+from everturn.agent.interface import Answer, TurnContext
+from everturn.agent.llm.asking import Asking, Given, Got
+from everturn.agent.llm.calls import usage_of
+from everturn.agent.llm.compacting import Compacting
+from everturn.agent.llm.freezing import Prompt, frozen_prompt
+from everturn.agent.llm.providers import Models
+from everturn.agent.llm.rendering import Anchored, as_kept, extra_of
+from everturn.agent.llm.settings import LlmSettings
+from everturn.agent.toolbox import Toolbox, ToolSource
+from everturn.clock import Clock, SystemClock
+from everturn.decide import model_words
+from everturn.decide.conversation import arranged
+from everturn.decide.outcomes import Kind
+from everturn.model import ToolCall
+
+HISTORY_ROWS = 100_000  # the whole of it: a window that moves would change the beginning of every request
+
+
+@dataclass(slots=True)
+class Work:
+    """One attempt of a turn: what it works with, and where its note stands."""
+
+    turn: TurnContext
+    prompt: Prompt
+    toolbox: Toolbox
+    steps: int
+    anchor: Anchored | None = None
+    anchored_in: str = ""  # the session whose rows the anchor counts
+
+
+class LlmAgent:
+    """Answers a turn with a language model and its tools."""
+
+    def __init__(
+        self,
+        settings: LlmSettings,
+        sources: Sequence[ToolSource] = (),
+        clock: Clock | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._settings = settings
+        self._sources = sources
+        self._models = Models(settings)
+        self._models.get(settings.model)  # a setting that can not work is found at the start
+        self._asking = Asking(settings, self._models, clock or SystemClock(), chance)
+        self._compacting = Compacting(settings, self._asking)
+
+    async def close(self) -> None:
+        """Close the connections to the providers."""
+        await self._models.close()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Ask, commit, use the tools, ask again, until there is an answer."""
+        work = await self._begin(turn)
+        run = work.toolbox.runner(turn)
+        if turn.attempt > 1:
+            await turn.settle(run)
+        while work.steps < self._settings.max_steps:
+            got = await self._asking.ask(turn, partial(self._given, work), partial(self._shortened, work))
+            response = _with_own_ids(got, turn)
+            calls = _calls(response, work.toolbox)
+            text = response.text or ""
+            extra = extra_of(response, text, calls)
+            if not calls:
+                return Answer(text, extra, usage_of(response), cut=got.kind is not Kind.ANSWERED)
+            await turn.step(text, calls, run, extra=extra, usage=usage_of(response))
+            work.steps += 1
+        return Answer(model_words.too_many_steps(self._settings.max_steps), cut=True)
+
+    async def _begin(self, turn: TurnContext) -> Work:
+        toolbox = Toolbox([tool for source in self._sources for tool in await source.tools()])
+        prompt = await frozen_prompt(turn, self._settings.instructions, toolbox.all())
+        steps = sum(bool(row.calls) for row in await turn.own()) if turn.attempt > 1 else 0
+        return Work(turn, prompt, toolbox, steps)
+
+    async def _given(self, work: Work) -> Given:
+        """What is sent now: with what the user wrote meanwhile, compacted if it became too long."""
+        turn, prompt = work.turn, work.prompt
+        await turn.joined()
+        rows = await turn.history(HISTORY_ROWS)
+        if await self._compacting.before_call(turn, rows, prompt.text):
+            rows = await turn.history(HISTORY_ROWS)
+        if turn.note and work.anchored_in != turn.session_id:
+            work.anchor, work.anchored_in = Anchored(turn.note, len(arranged(rows))), turn.session_id
+        return Given(rows, prompt.system, prompt.tools, prompt.text, work.anchor)
+
+    async def _shortened(self, work: Work) -> bool:
+        """Compact, because the provider says that the conversation is too long."""
+        return await self._compacting.compact(work.turn, await work.turn.history(HISTORY_ROWS))
+
+
+def _with_own_ids(got: Got, turn: TurnContext) -> ModelResponse:
+    rows = got.given.rows
+    used = {call.id for row in rows for call in row.calls}
+    return as_kept(got.response, used, f"{turn.id}-{rows[-1].seq if rows else 0}")
+
+
+def _calls(response: ModelResponse, toolbox: Toolbox) -> list[ToolCall]:
+    asked = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    return [toolbox.call(part.tool_call_id, part.tool_name, part.args_as_json_str()) for part in asked]

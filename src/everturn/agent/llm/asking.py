@@ -1,0 +1,173 @@
+"""Asking until there is a response: retries are journaled and bounded across crashes, then the fallback models are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.usage import RequestUsage
+
+from everturn.agent.interface import TurnContext
+from everturn.agent.llm.calls import Request, Watch, call_model, judged, usage_of
+from everturn.agent.llm.failures import Failure, failure_of
+from everturn.agent.llm.providers import Models, call_settings
+from everturn.agent.llm.rendering import Anchored, rendered
+from everturn.agent.llm.settings import LlmSettings
+from everturn.clock import Clock
+from everturn.decide.conversation import estimated_tokens
+from everturn.decide.model_words import Asked, no_answer, waiting
+from everturn.decide.outcomes import LONG_WAIT_S, OUTCOMES, AtLast, Kind, Move, Tries, next_move, wait_before
+from everturn.errors import ConfigError, EverturnError, Unanswerable
+from everturn.model import Message, Usage
+
+log = structlog.get_logger()
+LIKELY_OUTPUT_TOKENS = 1_000  # what an answer is expected to use where the settings set no limit
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a model is given: the conversation, and the session's frozen prompt and tools."""
+
+    rows: Sequence[Message]
+    system: str
+    tools: Sequence[ToolDefinition]
+    frozen: str = ""
+    note: Anchored | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """What came of it."""
+
+    kind: Kind
+    response: ModelResponse
+    given: Given
+
+
+@dataclass(slots=True)
+class Place:
+    """Where we are among the models and their tries."""
+
+    names: Sequence[str]
+    index: int = 0
+    failed: int = 0  # calls of this model that failed
+    before: int = 0  # failures that were journaled before this model was asked
+    compacted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The model to be asked."""
+        return self.names[self.index]
+
+    def next_model(self, count: int) -> None:
+        """Go on with the next one."""
+        self.index, self.failed, self.before = self.index + 1, 0, count
+
+
+class Asking:
+    """Asks the models of one agent."""
+
+    def __init__(self, settings: LlmSettings, models: Models, clock: Clock, chance: Callable[[], float]) -> None:
+        self._settings = settings
+        self._models = models
+        self._clock = clock
+        self._chance = chance
+
+    async def ask(
+        self, turn: TurnContext, current: Callable[[], Awaitable[Given]], compact: Callable[[], Awaitable[bool]]
+    ) -> Got:
+        """A response to what is there now. Raises Unanswerable with words for the user when there is none."""
+        place = Place(self.names(turn))
+        while True:
+            given = await current()
+            failure, response = await self._try(turn, place.name, given)
+            if response is not None and self._good(failure.kind, response):
+                return Got(failure.kind, response, given)
+            place.failed += 1
+            if failure.kind is Kind.OVERFLOW and not place.compacted:
+                place.compacted = await compact()
+                compacted = place.compacted
+            else:
+                compacted = False
+            if not await self._goes_on(turn, place, failure, compacted=compacted):
+                return Got(failure.kind, self._last(place, failure, response), given)
+
+    async def once(self, turn: TurnContext, given: Given) -> tuple[Failure, ModelResponse | None]:
+        """One call of the first model, shown to nobody, never tried again."""
+        return await self._try(turn, self.names(turn)[0], given, show=lambda _: None)
+
+    def names(self, turn: TurnContext) -> list[str]:
+        """The session's own model or the configured one, then the fallbacks."""
+        first = turn.session.model or self._settings.model
+        return list(dict.fromkeys((first, *self._settings.fallback)))
+
+    def _good(self, kind: Kind, response: ModelResponse) -> bool:
+        return kind is Kind.ANSWERED or (kind is Kind.LENGTH and bool((response.text or "").strip()))
+
+    async def _try(
+        self, turn: TurnContext, name: str, given: Given, show: Callable[[str], None] | None = None
+    ) -> tuple[Failure, ModelResponse | None]:
+        settings = self._settings
+        watch = Watch(self._clock, settings.stall_s, settings.stream_every_s, show or turn.stream, turn.active)
+        try:
+            model = self._models.get(name)
+            messages = rendered(given.rows, given.system, model.system, given.note)
+            request = Request(model, messages, given.tools, call_settings(name, settings, turn.session_id))
+            await turn.calling(self._plan(given, model.model_name, model.system))
+            response = await call_model(request, watch)
+        except ConfigError as error:
+            return Failure(Kind.MISSING, str(error)), None
+        except EverturnError:
+            raise  # the store's, or a spending limit: not the model's failure
+        except Exception as error:  # noqa: BLE001  whatever a provider or its library does has its row in the table
+            return failure_of(error, (settings.api_key,)), None
+        return Failure(judged(response)), response
+
+    def _plan(self, given: Given, model: str, provider: str) -> Usage:
+        """What the call may use; counted before it is made."""
+        tokens = estimated_tokens(given.rows, given.frozen or given.system)
+        likely = RequestUsage(
+            input_tokens=tokens, output_tokens=self._settings.max_output_tokens or LIKELY_OUTPUT_TOKENS
+        )
+        return usage_of(ModelResponse(parts=[], usage=likely, model_name=model, provider_name=provider))
+
+    async def _goes_on(self, turn: TurnContext, place: Place, failure: Failure, *, compacted: bool) -> bool:
+        """Wait and try again, or move to the next model; False: there is nothing left to try."""
+        wait_s = wait_before(
+            failure.kind, place.failed, failure.retry_after_s, self._settings.longest_wait_s, self._chance()
+        )
+        move = self._move(place, failure, wait_s, compacted=compacted)
+        log.warning(
+            "model call failed", turn=turn.id, model=place.name, kind=failure.kind, why=failure.detail, then=move
+        )
+        if move is Move.GIVE_UP:
+            return False
+        waits = wait_s or 0.0 if move is Move.RETRY else 0.0
+        count = await turn.failed(failure.kind, failure.detail or failure.kind, waits)
+        place.failed = max(place.failed, count - place.before)  # an earlier life's tries count too
+        if move is Move.RETRY:
+            move = self._move(place, failure, wait_s, compacted=compacted)
+        if move is Move.RETRY:
+            await self._wait(turn, place, failure.kind, waits)
+        elif move is Move.NEXT_MODEL:
+            place.next_model(count)
+        return move is not Move.GIVE_UP
+
+    def _move(self, place: Place, failure: Failure, wait_s: float | None, *, compacted: bool) -> Move:
+        left = len(place.names) - place.index - 1
+        return next_move(failure.kind, Tries(place.failed, self._settings.retries, left, compacted, wait_s))
+
+    async def _wait(self, turn: TurnContext, place: Place, kind: Kind, wait_s: float) -> None:
+        if wait_s > LONG_WAIT_S:
+            await turn.tell(waiting(kind, wait_s, place.failed, self._settings.retries))
+        await self._clock.sleep(wait_s)
+
+    def _last(self, place: Place, failure: Failure, response: ModelResponse | None) -> ModelResponse:
+        """Half an answer where there is one; its calls may be half too, and are left out."""
+        if response is not None and OUTCOMES[failure.kind].last is AtLast.AS_CUT and (response.text or "").strip():
+            return replace(response, parts=[part for part in response.parts if isinstance(part, TextPart)])
+        asked = Asked(place.name, place.failed, self._settings.api_key_env, failure.detail)
+        raise Unanswerable(no_answer(failure.kind, asked), failure.kind)

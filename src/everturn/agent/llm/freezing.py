@@ -1,0 +1,60 @@
+"""The part of every request that a session keeps for its whole life: the system prompt and the tools, as one text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+from pydantic_ai.tools import ToolDefinition
+
+from everturn.agent.interface import TurnContext
+from everturn.agent.toolbox import Tool
+from everturn.decide.prompt import system_prompt
+from everturn.model import Json
+
+
+class FrozenTool(msgspec.Struct, frozen=True):
+    """A tool as the model is told about it."""
+
+    name: str
+    description: str
+    parameters: Json
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    """What is kept."""
+
+    system: str
+    tools: list[FrozenTool]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The frozen part of a request, ready to be sent."""
+
+    text: str  # as it is kept: for estimates
+    system: str
+    tools: list[ToolDefinition]
+
+
+async def frozen_prompt(turn: TurnContext, instructions: str, tools: Sequence[Tool]) -> Prompt:
+    """The session's own prompt; it is made now when it has none that can be read."""
+    text = frozen_text(system_prompt(instructions, turn.source), tools)
+    kept = await turn.session.frozen(text)
+    try:
+        frozen = msgspec.json.decode(kept, type=Frozen)
+    except msgspec.MsgspecError:
+        frozen = msgspec.json.decode(text, type=Frozen)  # damaged, or another kind of agent's
+    return Prompt(kept, frozen.system, [_definition(tool) for tool in frozen.tools])
+
+
+def frozen_text(system: str, tools: Sequence[Tool]) -> str:
+    """The same bytes for the same prompt and tools."""
+    offered = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
+    return json.dumps({"system": system, "tools": offered}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _definition(tool: FrozenTool) -> ToolDefinition:
+    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)

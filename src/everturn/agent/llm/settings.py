@@ -1,0 +1,28 @@
+"""What an owner can say about a language model agent. Loads no model library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+DEFAULT_INSTRUCTIONS = "You are a helpful assistant in a chat. Answer in the language of the person who writes to you."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmSettings:
+    """One language model agent. `base_url` and `api_key` are for every model of the first one's provider."""
+
+    model: str  # "provider:name"
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    api_key_env: str | None = None  # the variable it was read from, for the words about a refused key
+    instructions: str = DEFAULT_INSTRUCTIONS
+    max_steps: int = 50
+    max_output_tokens: int | None = None
+    context_tokens: int = 128_000
+    fallback: tuple[str, ...] = ()
+    stall_s: float = 120.0
+    retries: int = 5  # how often one model is asked again
+    longest_wait_s: float = 300.0  # a server that asks for more is given up
+    compact_at: float = 0.7  # the share of the context window at which a compaction is made
+    compact_keep: float = 0.2  # the share of it that stays word for word
+    stream_every_s: float = 0.05

@@ -1,0 +1,457 @@
+"""A scripted model behind a real OpenAI-compatible HTTP API, for tests of agents: it answers by rules and fails on order.
+
+The words of the last message are the script: `tools 3` asks for three tool calls, one after the other; `calls 2` for two
+at once; `use NAME {...}` for that tool with these arguments; `say TEXT` answers with the text; anything else is answered
+with `answer to ...`. Every request is written to a log before it is answered, so that it outlives whoever asked.
+
+    python -m everturn.testing_model --port 8080 --log requests.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hmac
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+_NOTE = re.compile(r"^\[System note:.*?\](?:\n\n|$)", re.DOTALL)
+_SUMMARY_WANTED = "Summarise the conversation"
+FAULTS = (
+    "limited", "quota", "server", "unavailable", "overflow", "denied", "missing", "rejected",
+    "reset", "cut", "malformed", "error", "stall", "arguments", "refused", "filter", "length", "empty",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What goes wrong, so many times, with requests whose words contain `words`."""
+
+    kind: str
+    times: int = 1
+    retry_after: float | None = None
+    words: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in FAULTS:
+            raise ValueError(f"there is no fault named {self.kind!r}; there are {', '.join(FAULTS)}")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call the model asks for."""
+
+    name: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the model says: a text, tool calls, or both."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, as a script sees it."""
+
+    body: dict[str, Any]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation that was sent."""
+        found: list[dict[str, Any]] = self.body.get("messages", [])
+        return found
+
+    @property
+    def words(self) -> str:
+        """What the user wrote last, without a note in front of it."""
+        said = [_without_note(text_of(each)) for each in self.messages if each["role"] == "user"]
+        return next((words for words in reversed(said) if words), "")
+
+    @property
+    def results(self) -> list[str]:
+        """The tool results since those words, oldest first."""
+        found: list[str] = []
+        for each in self.messages:
+            if each["role"] == "user" and _without_note(text_of(each)):
+                found = []
+            elif each["role"] == "tool":
+                found.append(text_of(each))
+        return found
+
+    @property
+    def tools(self) -> list[str]:
+        """The tools that were offered."""
+        return [each["function"]["name"] for each in self.body.get("tools", [])]
+
+
+Script = Callable[[Asked], Said]
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """The text of a message as it was sent."""
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def _without_note(text: str) -> str:
+    return _NOTE.sub("", text)
+
+
+def by_words(asked: Asked) -> Said:
+    """The script of the module's first lines."""
+    words, done = asked.words, len(asked.results)
+    order, _, rest = words.partition(" ")
+    match order:
+        case _ if words.startswith(_SUMMARY_WANTED):
+            return Said(f"a summary of {len(words)} characters")
+        case "say":
+            return Said(rest)
+        case "tools" if done < int(rest.split()[0]):
+            return Said(calls=(Call(_first_tool(asked), json.dumps({"line": f"{done + 1}"})),))
+        case "calls" if not done:
+            made = (Call(_first_tool(asked), json.dumps({"line": f"{n + 1}"})) for n in range(int(rest.split()[0])))
+            return Said("I use my tools.", tuple(made))
+        case "use" if not done:
+            name, _, arguments = rest.partition(" ")
+            return Said(calls=(Call(name, arguments or "{}"),))
+        case "use":
+            return Said(f"the tool said: {asked.results[-1]}")
+    return Said(f"answer to {words}")
+
+
+def _first_tool(asked: Asked) -> str:
+    return asked.tools[0] if asked.tools else "write"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request in the log: its number, its body as it came, and the fault it met."""
+
+    number: int
+    body: str
+    fault: str | None
+
+    @property
+    def asked(self) -> Asked:
+        """As a script sees it."""
+        return Asked(json.loads(self.body))
+
+
+def read_log(file: Path) -> list[Seen]:
+    """Every request a server saw, in their order."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [Seen(**json.loads(line)) for line in lines]
+
+
+@dataclass
+class ScriptedModel:
+    """The model: what it answers, what goes wrong, what it saw."""
+
+    script: Script = by_words
+    key: str | None = None
+    log: Path | None = None
+    pace_s: float = 0.0  # between two chunks of a stream
+    faults: list[Fault] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.log is not None:
+            self.seen = read_log(self.log)
+        self.closing = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    def fail(self, kind: str, times: int = 1, retry_after: float | None = None, words: str = "") -> None:
+        """Order a fault for the next requests."""
+        self.faults.append(Fault(kind, times, retry_after, words))
+
+    async def until(self, true: Callable[[], bool], timeout_s: float = 30) -> None:
+        """Wait for something to be true of what was seen."""
+        async with asyncio.timeout(timeout_s):
+            while not true():
+                await self._changed.wait()
+
+    def take_fault(self, words: str) -> Fault | None:
+        """The fault this request meets; it is used up."""
+        for place, fault in enumerate(self.faults):
+            if fault.words in words:
+                rest = [Fault(fault.kind, fault.times - 1, fault.retry_after, fault.words)] if fault.times > 1 else []
+                self.faults[place : place + 1] = rest
+                return fault
+        return None
+
+    def saw(self, body: str, fault: Fault | None) -> int:
+        """Keep a request; its number."""
+        seen = Seen(len(self.seen) + 1, body, fault.kind if fault else None)
+        if self.log is not None:
+            _append(self.log, json.dumps({"number": seen.number, "body": body, "fault": seen.fault}))
+        self.seen.append(seen)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        return seen.number
+
+    async def complete(self, request: Request) -> Response:
+        """POST /v1/chat/completions."""
+        body = (await request.body()).decode()
+        asked = Asked(json.loads(body))
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        denied = self.key is not None and not hmac.compare_digest(given, self.key)
+        fault = Fault("denied") if denied else self.take_fault(asked.words)
+        number = self.saw(body, fault)
+        if fault is not None and fault.kind in _ERRORS:
+            return _error(fault, given, str(asked.body.get("model")))
+        answer = Answering(asked, _made(self.script(asked), fault), fault, number, self)
+        if asked.body.get("stream"):
+            return StreamingResponse(answer.stream(), media_type="text/event-stream")
+        return JSONResponse(answer.whole())
+
+    async def order(self, request: Request) -> Response:
+        """POST /faults: a list of faults, from another process."""
+        self.faults += [Fault(**each) for each in await request.json()]
+        return JSONResponse({"faults": len(self.faults)})
+
+    async def models(self, request: Request) -> Response:  # noqa: ARG002
+        """GET /v1/models."""
+        return JSONResponse({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
+
+    def app(self) -> Starlette:
+        """The web application."""
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", self.complete, methods=["POST"]),
+                Route("/v1/models", self.models),
+                Route("/faults", self.order, methods=["POST"]),
+            ]
+        )
+
+
+_ERRORS: dict[str, tuple[int, str, str]] = {
+    "limited": (429, "rate_limit_exceeded", "Rate limit reached."),
+    "quota": (429, "insufficient_quota", "You exceeded your current quota."),
+    "server": (500, "server_error", "The server had an error."),
+    "unavailable": (503, "unavailable", "The server is overloaded."),
+    "overflow": (400, "context_length_exceeded", "This model's maximum context length is 1000 tokens."),
+    "denied": (401, "invalid_api_key", "Incorrect API key provided: {key}."),
+    "missing": (404, "model_not_found", "The model {model} does not exist."),
+    "rejected": (400, "invalid_request_error", "The request is not valid."),
+}
+
+
+def _error(fault: Fault, key: str, model: str) -> Response:
+    status, code, message = _ERRORS[fault.kind]
+    headers = {} if fault.retry_after is None else {"Retry-After": f"{fault.retry_after:g}"}
+    words = message.format(key=key, model=model)
+    return JSONResponse({"error": {"message": words, "type": code, "code": code}}, status, headers)
+
+
+def _made(said: Said, fault: Fault | None) -> Said:
+    match fault.kind if fault else "":
+        case "arguments":
+            calls = said.calls or (Call("write"),)
+            return Said(said.text, tuple(Call(call.name, '{"line": "half') for call in calls))
+        case "empty":
+            return Said()
+    return said
+
+
+class _Reset(Exception):
+    """The connection is dropped in the middle."""
+
+
+@dataclass(frozen=True)
+class Answering:
+    """One response on the wire."""
+
+    asked: Asked
+    said: Said
+    fault: Fault | None
+    number: int
+    model: ScriptedModel
+
+    @property
+    def kind(self) -> str:
+        """The fault's kind."""
+        return self.fault.kind if self.fault else ""
+
+    def whole(self) -> dict[str, Any]:
+        """Not streamed."""
+        message = {"role": "assistant", "content": self.said.text or None, "tool_calls": list(self._calls()) or None}
+        choice = {"index": 0, "message": message, "finish_reason": self._finish()}
+        return self._envelope("chat.completion", [choice]) | {"usage": self._usage()}
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Streamed, chunk by chunk."""
+        deltas = list(self._deltas())
+        middle = (len(deltas) + 1) // 2
+        for place, delta in enumerate(deltas):
+            yield self._chunk(delta)
+            await asyncio.sleep(self.model.pace_s)
+            if place + 1 != middle:
+                continue
+            async for chunk in self._in_the_middle():
+                yield chunk
+            if self.kind in {"cut", "error", "malformed"}:
+                return
+            if self.kind == "length":
+                break
+        yield self._chunk({}, self._finish())
+        if self.asked.body.get("stream_options", {}).get("include_usage"):
+            yield _event(self._envelope("chat.completion.chunk", []) | {"usage": self._usage()})
+        yield b"data: [DONE]\n\n"
+
+    async def _in_the_middle(self) -> AsyncIterator[bytes]:
+        match self.kind:
+            case "reset":
+                raise _Reset
+            case "malformed":
+                yield b"data: {this is not json\n\n"
+            case "error":
+                yield _event({"error": {"message": "The engine is overloaded.", "type": "server_error", "code": 500}})
+            case "stall":
+                await self.model.closing.wait()
+                raise _Reset
+
+    def _deltas(self) -> Iterator[dict[str, Any]]:
+        yield {"role": "assistant", "content": ""}
+        if self.kind == "refused":
+            yield {"refusal": "I will not do that."}
+            return
+        yield from ({"content": piece} for piece in re.findall(r"\S*\s*", self.said.text) if piece)
+        for place, call in enumerate(self._calls()):
+            arguments = call["function"].pop("arguments")
+            yield {"tool_calls": [{"index": place, **call, "function": {**call["function"], "arguments": ""}}]}
+            yield from (
+                {"tool_calls": [{"index": place, "function": {"arguments": part}}]} for part in _halves(arguments)
+            )
+
+    def _calls(self) -> Iterator[dict[str, Any]]:
+        earlier = sum(len(each.get("tool_calls") or ()) for each in self.asked.messages)
+        for place, call in enumerate(self.said.calls, start=earlier + 1):
+            function = {"name": call.name, "arguments": call.arguments}
+            yield {"id": f"call_{place}", "type": "function", "function": function}
+
+    def _finish(self) -> str:
+        special = {"length": "length", "filter": "content_filter"}.get(self.kind)
+        return special or ("tool_calls" if self.said.calls else "stop")
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return _event(self._envelope("chat.completion.chunk", [choice]))
+
+    def _envelope(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        about = {"id": f"chatcmpl-{self.number}", "object": kind, "created": 1_700_000_000}
+        return about | {"model": self.asked.body.get("model"), "choices": choices}
+
+    def _usage(self) -> dict[str, Any]:
+        sent, said = len(json.dumps(self.asked.messages)) // 4, len(self.said.text) // 4 + 1
+        return {"prompt_tokens": sent, "completion_tokens": said, "total_tokens": sent + said}
+
+
+def _halves(text: str) -> Sequence[str]:
+    return [part for part in (text[: len(text) // 2], text[len(text) // 2 :]) if part]
+
+
+def _event(data: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps(data)}\n\n".encode()
+
+
+def _append(file: Path, line: str) -> None:
+    number = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(number, f"{line}\n".encode())
+    finally:
+        os.close(number)
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class ModelServer:
+    """The scripted model on a port of this machine: `async with ModelServer() as server`."""
+
+    def __init__(self, model: ScriptedModel | None = None, port: int = 0) -> None:
+        self.model = model or ScriptedModel()
+        self._socket = socket.create_server(("127.0.0.1", port))
+        self.port: int = self._socket.getsockname()[1]
+        self._server: _Server | None = None
+        self._ended: asyncio.Task[None] | None = None
+
+    @property
+    def base_url(self) -> str:
+        """What a client is told."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    async def __aenter__(self) -> Self:
+        config = uvicorn.Config(
+            _quiet(self.model.app()), loop="none", lifespan="off", log_config=None, access_log=False,
+            timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        self._server = _Server(config)
+        self._ended = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.model.closing.set()
+        if self._server is not None and self._ended is not None:
+            self._server.should_exit = self._server.force_exit = True
+            await self._ended
+
+    async def ended(self) -> None:
+        """Wait until it is stopped."""
+        if self._ended is not None:
+            await asyncio.shield(self._ended)
+
+
+def _quiet(app: Starlette) -> Any:
+    """A dropped connection is what was ordered: the server closes it, and need not tell."""
+
+    async def run(scope: Any, receive: Any, send: Any) -> None:
+        with suppress(_Reset):
+            await app(scope, receive, send)
+
+    return run
+
+
+async def _serve(arguments: argparse.Namespace) -> None:
+    model = ScriptedModel(key=arguments.key, log=arguments.log, pace_s=arguments.pace)
+    async with ModelServer(model, arguments.port) as server:
+        sys.stdout.write(f"listening on {server.base_url}\n")
+        sys.stdout.flush()
+        await server.ended()
+
+
+def main() -> None:
+    """Listen until it is stopped."""
+    parser = argparse.ArgumentParser("everturn.testing_model", description="A scripted OpenAI-compatible model.")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--log", type=Path, help="a file that gets every request as a line of JSON")
+    parser.add_argument("--key", help="refuse requests with another key")
+    parser.add_argument("--pace", type=float, default=0.0, help="seconds between two chunks of a stream")
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_serve(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What the model tests share: a gateway with a language model agent that asks a scripted model over real HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from everturn.agent.llm.agent import LlmAgent
+from everturn.agent.llm.settings import LlmSettings
+from everturn.agent.toolbox import Place, Tool
+from everturn.clock import Clock
+from everturn.model import Effect, Json, Message
+from everturn.testing import FakePlatform, World
+from everturn.testing_model import ModelServer, ScriptedModel, Seen
+from tests.gateway.scenes import said_in, session_of, told
+
+KEY = "sk-test-0123456789abcdef"
+LINE_SCHEMA: Json = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
+
+
+@dataclass
+class Lines:
+    """A source of one tool, `write`, that keeps what it was asked to write."""
+
+    written: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=lambda: ["write"])
+    hold: asyncio.Event | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def tools(self) -> Sequence[Tool]:
+        """What it offers now."""
+        return [
+            Tool(name=name, description=f"{name} a line", parameters=LINE_SCHEMA, run=self._write, effect=Effect.ONCE)
+            for name in self.names
+        ]
+
+    async def _write(self, arguments: Json, place: Place) -> str:
+        self.begun.set()
+        if self.hold is not None:
+            await self.hold.wait()
+        self.written.append(str(arguments["line"]))
+        return f"wrote {arguments['line']} with {place.call.name}"
+
+
+@dataclass
+class Scene:
+    """A running gateway, its people, its model and its tool."""
+
+    world: World
+    platform: FakePlatform
+    model: ScriptedModel
+    lines: Lines
+
+    async def ask(self, text: str, chat: str = "one", **about: str) -> str:
+        """Say something and wait for the next thing on the screen; returns it."""
+        before = len(self.platform.texts(chat))
+        self.platform.say(chat, text, **about)
+        await self.platform.until(lambda: len(self.platform.texts(chat)) > before)
+        return self.platform.texts(chat)[before]
+
+    async def told(self, part: str, chat: str = "one") -> str:
+        """Wait for a message that contains this."""
+        return await told(self.platform, chat, part)
+
+    async def transcript(self, chat: str = "one") -> list[Message]:
+        """The chat's transcript."""
+        return await said_in(self.world, await session_of(self.world, self.platform, chat))
+
+    def sent(self) -> list[list[dict[str, Any]]]:
+        """The messages of every request the model saw."""
+        return [seen.asked.messages for seen in self.model.seen]
+
+    def seen(self) -> list[Seen]:
+        """Every request the model saw."""
+        return list(self.model.seen)
+
+
+@asynccontextmanager
+async def scene(
+    url: str,
+    clock: Clock | None = None,
+    lines: Lines | None = None,
+    log: Path | None = None,
+    **settings: Any,
+) -> AsyncIterator[Scene]:
+    """A gateway with a language model agent; `settings` are LlmSettings."""
+    lines = lines or Lines()
+    async with ModelServer(ScriptedModel(key=KEY, log=log)) as server:
+        chosen = replace(
+            LlmSettings(model="openai:scripted", base_url=server.base_url, api_key=KEY, api_key_env="TEST_KEY"),
+            **settings,
+        )
+        agent = LlmAgent(chosen, [lines], clock, chance=lambda: 0.0)
+        platform = FakePlatform()
+        world = World(url, agent, [platform], clock)
+        try:
+            async with world:
+                yield Scene(world, platform, server.model, lines)
+        finally:
+            await agent.close()

@@ -1,0 +1,50 @@
+"""A model in the turn: words go in, tools are used, each step is committed, an answer comes out."""
+
+from tests.agent.llm.scenes import scene
+from tests.gateway.scenes import restarted
+
+
+async def test_words_reach_the_model_byte_for_byte_and_its_answer_the_user(store_url: str) -> None:
+    """In a DM with nothing to resume nothing is added to what the user wrote."""
+    words = "  Grüße \t[System] <system>x</system>\n\n「李」 \u202e end  "
+    async with scene(store_url) as it:
+        answer = await it.ask(words)
+        (sent,) = it.sent()
+    assert answer.strip() == f"answer to {words}".strip()
+    assert sent[-1] == {"role": "user", "content": words}
+    assert [each["role"] for each in sent] == ["system", "user"]
+
+
+async def test_tools_are_used_step_by_step(store_url: str) -> None:
+    async with scene(store_url) as it:
+        assert await it.ask("tools 3") == "answer to tools 3"
+        assert it.lines.written == ["1", "2", "3"]
+        rows = await it.transcript()
+        assert [row.role for row in rows] == ["user", *["assistant", "tool"] * 3, "assistant"]
+        assert len(it.seen()) == 4
+        last = it.sent()[-1]
+    assert [each["content"] for each in last if each["role"] == "tool"] == [f"wrote {n} with write" for n in (1, 2, 3)]
+
+
+async def test_several_calls_of_one_response_are_run_in_order(store_url: str) -> None:
+    async with scene(store_url) as it:
+        assert await it.ask("calls 2") == "answer to calls 2"
+        assert it.lines.written == ["1", "2"]
+        assert [row.content for row in await it.transcript()][1] == "I use my tools."
+
+
+async def test_a_tool_that_is_not_there_is_an_error_the_model_reads(store_url: str) -> None:
+    async with scene(store_url) as it:
+        assert "there is no tool named 'vanish' now" in await it.ask("use vanish {}")
+
+
+async def test_an_interrupted_turn_goes_on_after_its_last_step(store_url: str) -> None:
+    async with scene(store_url) as it:
+        it.model.fail("stall", words="tools 2", times=1)
+        it.platform.say("one", "tools 2")
+        await it.model.until(lambda: len(it.model.seen) == 1)
+        await restarted(it.world)
+        assert await it.told("answer to tools 2")
+        assert it.lines.written == ["1", "2"]
+        assert "[System note: " in str(it.sent()[-1][1]["content"])
+        assert not any("System note" in row.content for row in await it.transcript())
