@@ -16,6 +16,7 @@ import click
 
 from everturn.cli.commands import COMMANDS, everturn
 from everturn.config import ALIASES
+from everturn.decide.commands import REGISTRY, Busy, Declared, Right
 from everturn.model import INBOX_MOVES, OUTBOX_MOVES, TURN_MOVES, InboxState, OutboxState, TurnState
 from everturn.settings import SETTINGS, TABLES, Setting, Table, shown, variable_of
 
@@ -266,6 +267,38 @@ def _context(command: click.Command, name: str, above: click.Context | None) -> 
     )
 
 
+CHAT_HEAD = """\
+<!-- Made by scripts/generate.py from src/everturn/decide/commands.py. Change that, then run `make docs`. -->
+# Commands in a chat
+
+A message that begins with a slash and a word is a command. It is kept like every message: accepted before a crash, it is
+applied once after it, before any turn goes on. Each works on every platform; `/help` lists those that you may use.
+A word that is no command gets a short answer with the nearest one.
+
+Who may: *everybody*; *admins*, where the settings name admins for the platform and scope (direct chats, groups), else
+everybody; or the *owner* only. Others than admins may use what `[rights]` lists, `/help` and `/whoami`. Who speaks over
+the HTTP platform holds the home's token and is the owner.
+"""
+WHO = {Right.ANYONE: "everybody", Right.ADMIN: "admins", Right.OWNER: "the owner"}
+WHILE = {Busy.NOW: "runs beside it", Busy.REFUSE: "is refused", Busy.END: "ends it, then runs"}
+
+
+def chat_reference() -> str:
+    """docs/reference/commands.md."""
+    head = ("command", "does", "who may", "while a task is open")
+    rows = (
+        (f"`{each.usage.replace('|', chr(92) + '|')}`", each.line, WHO[each.right], WHILE[each.busy])
+        for each in REGISTRY
+    )
+    more = [_more(each) for each in REGISTRY if each.more or each.aliases]
+    return "\n".join([CHAT_HEAD, _table(head, rows), "## More about some of them\n", "\n".join(more) + "\n"])
+
+
+def _more(command: Declared) -> str:
+    also = f" The same as {' and '.join(f'`/{each}`' for each in command.aliases)}." if command.aliases else ""
+    return textwrap.fill(f"- `/{command.name}`: {command.more}{also}".replace(":  ", ": "), 118, subsequent_indent="  ")
+
+
 def turn_lifecycle() -> str:
     """docs/concepts/turn-lifecycle.md."""
     return "\n".join([LIFECYCLE_HEAD, *(_lifecycle(each) for each in LIFECYCLES)])
@@ -290,6 +323,7 @@ def _in_order(what: Lifecycle, states: frozenset[StrEnum]) -> list[StrEnum]:
 GENERATORS: Mapping[str, Callable[[], str]] = {
     "everturn.toml.example": example_toml,
     "docs/reference/cli.md": cli_reference,
+    "docs/reference/commands.md": chat_reference,
     "docs/reference/config.md": config_reference,
     "docs/concepts/turn-lifecycle.md": turn_lifecycle,
 }

@@ -96,6 +96,7 @@ class Process:
         clock, platform = SystemClock(), ApiPlatform()
         agent = DemoAgent(self._home.path / "demo-ledger.txt", clock)
         self._gateway = gateway = Gateway(store, agent, {platform.name: platform}, clock, settings_of(self._config))
+        gateway.asked.add_done_callback(self._asked_in_a_chat)
         await gateway.start()
         serving = await self._open_door(gateway, platform)
         ends: set[asyncio.Future[Any]] = {self._stop, gateway.failed, serving.ended}
@@ -141,6 +142,10 @@ class Process:
         """Begin a planned end; asked again it changes nothing."""
         if not self._stop.done():
             self._stop.set_result(Stop(kind, reason))
+
+    def _asked_in_a_chat(self, asked: asyncio.Future[Stop]) -> None:
+        if not asked.cancelled():
+            self.request_stop(asked.result().kind, asked.result().reason)
 
     def ready(self) -> str | None:
         """None when messages are accepted and answered."""

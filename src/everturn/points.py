@@ -13,6 +13,7 @@ ALL: frozenset[str] = frozenset(
         "inbox.committed",  # it is stored, the platform was not told
         "inbox.acknowledged",  # the platform was told
         "command.committed",  # a command's effect and end are stored
+        "restart.told",  # who asked for a restart is told that we are back, and that is stored
         "turn.begun",  # the turn is stored as running, the agent has not started
         "turn.calling",  # the agent is about to call the model and that is stored
         "step.committed",  # a model response is stored (and its first effect begun)

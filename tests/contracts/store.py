@@ -10,13 +10,15 @@ from typing import TypeVar
 
 from everturn.decide.commands import parse_command
 from everturn.decide.keys import session_key
+from everturn.decide.rights import NO_RIGHTS, Rights
 from everturn.decide.session import ResetPolicy
 from everturn.ids import Ids
 from everturn.model import Effect, Message, SessionEntry, SessionSource, ToolCall
 from everturn.store.interface import Op, P, Rows, Store, sql
 from everturn.store.open import open_store
 from everturn.store.operations.beginning import begin_next
-from everturn.store.operations.commands import Applied, apply_command
+from everturn.store.operations.command_values import Applied, Terms
+from everturn.store.operations.commands import apply_command
 from everturn.store.operations.entries import find_entry, write_source
 from everturn.store.operations.inbox import Accepted, Arrival, accept
 from everturn.store.operations.outbox import claim_next
@@ -36,7 +38,7 @@ AT_ONCE = Delivery(by_event=False, send_now=True)
 NUMBERED = ("entry", "session", "message", "event")
 TABLES = (
     *NUMBERED, "instance", "inbox", "cursor", "turn", "attempt", "effect", "outbox",
-    "approval", "allowance", "spending", "failure",
+    "approval", "allowance", "spending", "failure", "restart",
 )  # fmt: skip
 Dump = dict[str, list[tuple[object, ...]]]
 
@@ -223,6 +225,10 @@ class Values:
             by_event=self.delivery.by_event,
         )
 
+    def terms(self, rights: Rights = NO_RIGHTS) -> Terms:
+        """What a command may need, with a fresh id."""
+        return Terms(rights=rights, instance=self.instance, message=self.ids.next())
+
     def answer(self, begun: Begun, place: int = 1, text: str = "done") -> Message:
         """The last row of a turn."""
         return Message(role="assistant", content=text, seq=begun.seq + place, at=self.now)
@@ -284,7 +290,9 @@ class Life(Values):
         """A command is stored and applied."""
         arrival = self.arrival(text, chat)
         await self.store.run(accept, arrival, QUEUE, None)
-        applied = await self.store.run(apply_command, arrival.id, self.sessions.next(), self.now, self.delivery)
+        applied = await self.store.run(
+            apply_command, arrival.id, self.sessions.next(), self.now, self.delivery, self.terms()
+        )
         assert applied is not None
         return applied
 

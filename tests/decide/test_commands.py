@@ -1,10 +1,24 @@
 """What counts as a command in a message."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.decide.commands import ALIASES, COMMANDS, Command, nearest, parse_command
+from everturn.decide.commands import (
+    ALIASES,
+    BY_NAME,
+    COMMANDS,
+    REGISTRY,
+    Busy,
+    Command,
+    Declared,
+    Right,
+    nearest,
+    parse_command,
+)
+from everturn.store.operations.commands import DOES
 
 
 @pytest.mark.parametrize(
@@ -17,11 +31,12 @@ from everturn.decide.commands import ALIASES, COMMANDS, Command, nearest, parse_
         ("/resume@everturn_bot abc", Command("resume", "abc")),
         ("/resume  20260418_101500_0a1b2c3d", Command("resume", "20260418_101500_0a1b2c3d")),
         ("/resume\nlast one", Command("resume", "last one")),
-        ("/reset", Command("reset", "")),
+        ("/reset", Command("new", "")),
         ("/dance now", Command("dance", "now")),
         ("/start", Command("help", "")),
         ("/Cancel", Command("stop", "")),
         ("/set-home x", Command("set-home", "x")),
+        ("/Set_home x", Command("set-home", "x")),
     ],
 )
 def test_a_slash_and_a_word_is_a_command(text: str, command: Command) -> None:
@@ -50,9 +65,38 @@ def test_anything_else_is_an_ordinary_message(text: str) -> None:
     assert parse_command(text) is None
 
 
-def test_the_commands_are_those_the_notices_may_name() -> None:
-    assert list(COMMANDS) == ["new", "reset", "resume", "stop", "status", "help"]
+def test_every_name_means_one_command() -> None:
+    assert len(COMMANDS) == len(REGISTRY)
+    assert not set(ALIASES) & set(COMMANDS)
+    assert len(ALIASES) == sum(len(each.aliases) for each in REGISTRY)
     assert set(ALIASES.values()) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", REGISTRY, ids=lambda each: each.name)
+def test_each_command_is_described_and_can_be_written(command: Declared) -> None:
+    assert parse_command(f"/{command.name} words") == Command(command.name, "words")
+    assert all(parse_command(f"/{alias}") == Command(command.name, "") for alias in command.aliases)
+    assert command.line[0].islower()
+    assert not command.line.endswith(".")
+    assert not command.more or command.more.endswith(".")
+    assert set(re.findall(r"/([a-z]+)", command.line + command.more)) <= set(COMMANDS)
+
+
+def test_what_the_operations_do_is_what_the_registry_declares() -> None:
+    assert set(DOES) == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "busy"),
+    [("new", Busy.END), ("stop", Busy.END), ("retry", Busy.END), ("undo", Busy.REFUSE), ("branch", Busy.REFUSE)],
+)
+def test_commands_declare_what_they_do_on_a_busy_lane(name: str, busy: Busy) -> None:
+    assert BY_NAME[name].busy is busy
+
+
+def test_only_a_restart_is_the_owners() -> None:
+    assert [each.name for each in REGISTRY if each.right is Right.OWNER] == ["restart"]
+    assert {each.name for each in REGISTRY if each.right is Right.ANYONE} == {"help", "whoami"}
 
 
 @pytest.mark.parametrize(

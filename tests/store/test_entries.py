@@ -10,7 +10,7 @@ import pytest
 from everturn.decide.session import ResetPolicy
 from everturn.model import ACTIVE, ResumePending, SessionSource, State, Suspended
 from everturn.store.interface import Op
-from everturn.store.operations.commands import switch_session
+from everturn.store.operations.command_sessions import switch_session
 from everturn.store.operations.entries import (
     clear_resume_pending,
     find_entry,

@@ -1,20 +1,144 @@
-"""What counts as a command in a message, and which commands there are."""
+"""The registry of commands: what each is called, takes and does, who may use it and what it does on a busy lane.
+
+/help, the reference page and the menus of platforms are made from it.
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import StrEnum
 
-COMMANDS: dict[str, str] = {
-    "new": "start a fresh conversation; the earlier one is kept",
-    "reset": "the same as /new",
-    "resume": "list earlier conversations, or bring one back",
-    "stop": "stop the running task and keep the conversation",
-    "status": "show what is going on here",
-    "help": "show this list",
-}
-ALIASES = {"start": "help", "commands": "help", "cancel": "stop"}
+
+class Busy(StrEnum):
+    """What a command does while a turn is open in its conversation."""
+
+    NOW = "now"  # it runs beside the turn
+    REFUSE = "refuse"  # it is refused, with words that say what to do first
+    END = "end"  # it ends the turn, then runs
+
+
+class Right(StrEnum):
+    """Who may use a command."""
+
+    ANYONE = "anyone"
+    ADMIN = "admin"  # where admins are named for the platform and scope; everybody where none are
+    OWNER = "owner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """One command."""
+
+    name: str
+    line: str
+    more: str = ""
+    arguments: str = ""
+    aliases: tuple[str, ...] = ()
+    right: Right = Right.ADMIN
+    busy: Busy = Busy.NOW
+
+    @property
+    def usage(self) -> str:
+        """How it is written."""
+        return f"/{self.name} {self.arguments}".rstrip()
+
+
+REGISTRY: tuple[Declared, ...] = (
+    Declared(
+        name="new",
+        arguments="[title]",
+        aliases=("reset",),
+        line="start a fresh conversation; the earlier one is kept",
+        more="What runs is ended, and messages that wait are withdrawn. /resume brings the earlier conversation back.",
+        busy=Busy.END,
+    ),
+    Declared(
+        name="resume",
+        arguments="[number|title|id]",
+        line="list earlier conversations, or bring one back",
+        more="A suspended conversation comes back with /resume alone. Untitled ones are listed by their first words.",
+    ),
+    Declared(
+        name="sessions",
+        line="list the conversations of this chat",
+        more="The one in use is marked. /resume with a number, a title or an id brings another one back.",
+    ),
+    Declared(
+        name="title",
+        arguments="[words]",
+        line="show or change the title of this conversation",
+    ),
+    Declared(
+        name="retry",
+        line="run your last message again",
+        more="What came of it is hidden from the agent first; a task that still runs is ended. What its tools did stays"
+        " done. After /resume of a suspended conversation it runs the message that was set aside.",
+        busy=Busy.END,
+    ),
+    Declared(
+        name="undo",
+        arguments="[number]",
+        line="hide the last message and its answer from the agent, or the last so many",
+        more="Nothing is deleted, and what tools did stays done: the agent just no longer sees it.",
+        busy=Busy.REFUSE,
+    ),
+    Declared(
+        name="branch",
+        arguments="[title]",
+        aliases=("fork",),
+        line="go on in a copy of this conversation; this one is kept",
+        more="/resume brings this one back as it is now.",
+        busy=Busy.REFUSE,
+    ),
+    Declared(
+        name="stop",
+        aliases=("cancel",),
+        line="stop the running task and keep the conversation",
+        more="Messages that wait are answered next.",
+        busy=Busy.END,
+    ),
+    Declared(
+        name="model",
+        arguments="[name|default]",
+        line="show or change the model of this conversation",
+        more="It holds from the next message on, until a fresh conversation begins. /model default goes back to the"
+        " configured model.",
+    ),
+    Declared(
+        name="reload",
+        line="let this conversation take up changed instructions and tools",
+        more="The instructions and the tools of a conversation stay as they were at its first message until then.",
+    ),
+    Declared(name="usage", line="show the tokens and the cost of the last task and of this conversation"),
+    Declared(name="status", line="show what is going on here"),
+    Declared(name="context", line="show how full the model's window is, and with what"),
+    Declared(
+        name="whoami",
+        aliases=("id",),
+        line="show how this gateway knows you, and what you may do",
+        right=Right.ANYONE,
+    ),
+    Declared(
+        name="help",
+        arguments="[command]",
+        aliases=("start", "commands"),
+        line="show this list, or more about one command",
+        right=Right.ANYONE,
+    ),
+    Declared(name="version", line="show the version of this gateway"),
+    Declared(
+        name="restart",
+        line="restart the gateway",
+        more="Running tasks get time to finish; what does not finish goes on afterwards. This chat is told when the"
+        " gateway is back.",
+        right=Right.OWNER,
+    ),
+)
+BY_NAME: dict[str, Declared] = {each.name: each for each in REGISTRY}
+COMMANDS: dict[str, str] = {each.name: each.line for each in REGISTRY}
+ALIASES: dict[str, str] = {alias: each.name for each in REGISTRY for alias in each.aliases}
 # A second slash, as in /usr/bin, or anything else glued to the word makes it ordinary text.
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
@@ -30,10 +154,13 @@ class Command:
 def parse_command(text: str) -> Command | None:
     """The command in `text`, or None when it is an ordinary message."""
     match = _COMMAND.fullmatch(text.strip())
-    if match is None:
-        return None
-    name = match[1].lower()
-    return Command(ALIASES.get(name, name), match[2] or "")
+    return Command(canonical(match[1]), match[2] or "") if match else None
+
+
+def canonical(name: str) -> str:
+    """The one name of a command: lower case, an alias resolved, underscores and hyphens alike."""
+    plain = name.lower().removeprefix("/").replace("_", "-")
+    return ALIASES.get(plain, plain)
 
 
 def nearest(name: str) -> str | None:

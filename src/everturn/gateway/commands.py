@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from everturn import points
+from everturn.decide.keys import origin_of
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.turns import Turns
+from everturn.store.operations.command_choices import restarts_to_tell, tell_back
+from everturn.store.operations.command_values import Terms
 from everturn.store.operations.commands import apply_command
 
 
 class Commands:
     """One queue for all keys: commands are few, and their order is part of their meaning."""
 
-    def __init__(self, parts: Parts, turns: Turns, outbox: Outbox) -> None:
+    def __init__(self, parts: Parts, turns: Turns, outbox: Outbox, restart: Callable[[], None]) -> None:
         self._parts = parts
         self._turns = turns
         self._outbox = outbox
+        self._restart = restart
         self._queue: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
 
     def apply(self, number: int, platform: str) -> None:
@@ -33,7 +38,7 @@ class Commands:
         """Apply one command; what it ended is ended here too."""
         parts = self._parts
         applied = await parts.store.run(
-            apply_command, number, parts.ids.session(), parts.clock.now(), parts.delivery(platform)
+            apply_command, number, parts.ids.session(), parts.clock.now(), parts.delivery(platform), self._terms()
         )
         points.reached("command.committed")
         if applied is None:
@@ -45,3 +50,25 @@ class Commands:
         if not parts.delivery(platform).by_event:
             self._outbox.wake(applied.key)
         self._turns.wake(applied.key)
+        if applied.restart:
+            self._restart()
+
+    async def tell_back(self) -> None:
+        """Whoever asked an earlier life for a restart is told, once, that we are back."""
+        parts = self._parts
+        for number, key in await parts.store.read(restarts_to_tell, parts.instance):
+            delivery = parts.delivery(origin_of(key)[0])
+            events = await parts.store.run(tell_back, number, key, parts.ids.next(), parts.clock.now(), delivery)
+            points.reached("restart.told")
+            parts.hub.publish(key, events)
+            self._outbox.wake(key)
+
+    def _terms(self) -> Terms:
+        settings = self._parts.settings
+        return Terms(
+            rights=settings.rights,
+            instance=self._parts.instance,
+            message=self._parts.ids.next(),
+            models=settings.models,
+            context_tokens=settings.context_tokens,
+        )

@@ -52,12 +52,13 @@ class Gateway:
         self.parts = Parts(store, clock, settings, platforms)
         self.outbox = Outbox(self.parts)
         self.turns = Turns(self.parts, agent, self.outbox)
-        self.commands = Commands(self.parts, self.turns, self.outbox)
+        self.commands = Commands(self.parts, self.turns, self.outbox, self._restart_asked)
         self.intake = Intake(self.parts, self.turns, self.commands, self.outbox)
         self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
         self.upkeep = Upkeep(self.parts, self.recovery)
         self.approvals = Approvals(self.parts, self.outbox, self.turns.wake)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.asked: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()  # an end that a chat asked for
         self.report: Report | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -111,6 +112,10 @@ class Gateway:
         parts.ids = Ids(parts.clock, parts.instance, await parts.store.read(newest_id))
         await parts.store.hold(parts.instance)
         await parts.store.run(held, parts.instance)
+
+    def _restart_asked(self) -> None:
+        if not self.asked.done():
+            self.asked.set_result(Stop("restart", "/restart"))
 
     def _supervised(self, loop: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A loop that dies takes the process down, loudly."""

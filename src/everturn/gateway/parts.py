@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from everturn.clock import Clock
 from everturn.decide.delivery import Doubtful, Surety, when_uncertain
 from everturn.decide.keys import Isolation, session_key
+from everturn.decide.rights import NO_RIGHTS, Rights
 from everturn.decide.routes import Route, agent_for
 from everturn.decide.session import ResetPolicy
 from everturn.gateway.hub import Hub
@@ -62,6 +63,9 @@ class Settings:
     upkeep_every_s: float = 3600
     approvers: tuple[str, ...] = ()  # "platform:user": they alone allow; none: whose turn it is
     approval_expires_s: float = 7 * 86_400
+    rights: Rights = NO_RIGHTS
+    models: tuple[str, ...] = ()  # what /model may choose; none named: any
+    context_tokens: int = 0  # the model's window, for /context; 0: not known
 
     def key_of(self, source: SessionSource) -> str:
         """The session key of what is said here: its agent's, and its lane's."""

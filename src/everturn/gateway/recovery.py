@@ -67,6 +67,7 @@ class Recovery:
             self._turns.hold_resumes()
         for number, platform in await self._commands_left():
             await self._commands.apply_now(number, platform)
+        await self._commands.tell_back()
         resumable = await self._schedule()
         points.reached("recovery.done")
         last = "unclean" if dead else await self._last_life()

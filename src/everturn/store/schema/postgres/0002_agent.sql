@@ -55,3 +55,7 @@ CREATE TABLE memory (
   scope TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, at DOUBLE PRECISION NOT NULL,
   PRIMARY KEY (scope, name)
 );
+CREATE TABLE restart ( -- who asked for one with /restart, and is told when we are back
+  id BIGINT PRIMARY KEY, instance BIGINT NOT NULL, key TEXT NOT NULL, source TEXT NOT NULL,
+  asked_at DOUBLE PRECISION NOT NULL, told_at DOUBLE PRECISION
+);

@@ -55,3 +55,7 @@ CREATE TABLE memory (
   scope TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, at REAL NOT NULL,
   PRIMARY KEY (scope, name)
 ) WITHOUT ROWID;
+CREATE TABLE restart ( -- who asked for one with /restart, and is told when we are back
+  id INTEGER PRIMARY KEY, instance INTEGER NOT NULL, key TEXT NOT NULL, source TEXT NOT NULL,
+  asked_at REAL NOT NULL, told_at REAL
+);

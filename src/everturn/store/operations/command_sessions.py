@@ -1,0 +1,259 @@
+"""Commands that point a key at another session, name one, or list them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from everturn.decide import command_words, words
+from everturn.decide.names import clean_text
+from everturn.decide.notes import tail_key
+from everturn.model import ResumePending, SessionEntry, Suspended
+from everturn.store.interface import Op, sql
+from everturn.store.operations.boundaries import end_open_turn, end_session, open_session, point_at, release
+from everturn.store.operations.command_values import Asked
+from everturn.store.operations.entries import state_columns
+from everturn.store.operations.transcripts import open_tail
+
+LISTED = 10
+SEARCHED = 500
+TITLE_CHARS = 80
+COPY = (
+    "INSERT INTO message (session_id, seq, role, content, calls, call_id, unknown, extra, author, turn, attempt, at)"
+    " SELECT $2, row_number() OVER (ORDER BY seq), role, content, calls, call_id, unknown, extra, author, turn, attempt, at"
+    " FROM message WHERE session_id=$1 AND hidden=0"
+)
+INHERIT = (
+    "UPDATE session SET title=$3, frozen=(SELECT p.frozen FROM session p WHERE p.session_id=$2),"
+    " model=(SELECT p.model FROM session p WHERE p.session_id=$2),"
+    " first_words=(SELECT p.first_words FROM session p WHERE p.session_id=$2) WHERE session_id=$1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A session one can go back to."""
+
+    session_id: str
+    started_at: float
+    end_reason: str | None
+    first_words: str
+    title: str | None = None
+
+
+# -- /new, /stop -------------------------------------------------------------------------------------------------------
+
+
+def new(asked: Asked) -> Op[str]:
+    """A boundary: what was accepted before and not begun is withdrawn, what runs loses its fence."""
+    withdrawn = yield sql(
+        "UPDATE inbox SET state='withdrawn', ended_at=$3, why='/new'"
+        " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'"
+        " AND place<(SELECT place FROM inbox WHERE id=$2) RETURNING id",
+        asked.key,
+        asked.number,
+        asked.at,
+    )
+    yield sql("UPDATE entry SET waiting=waiting-$2 WHERE key=$1", asked.key, len(withdrawn))
+    yield from reset_session(asked.entry, asked.session_id, asked.at)
+    title = clean_title(asked.command.argument)
+    if title:
+        session_id = yield from session_to_set(asked, fresh=True)
+        yield sql("UPDATE session SET title=$2 WHERE session_id=$1", session_id, title)
+    return words.fresh(len(withdrawn)) + command_words.titled(title)
+
+
+def reset_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool]:
+    """Point the key at a fresh session because its user asked for it. False when there is nothing to leave."""
+    if entry.session_id is None:
+        return False
+    if entry.turn is not None:
+        yield from end_open_turn(entry, "stopped", "withdrawn", "/new", at)
+    length = yield from release(entry)
+    yield from end_session(entry.session_id, "new", length, at)
+    yield from open_session(session_id, entry.key, entry.session_id, "", at)
+    yield from point_at(entry.key, session_id, entry.session_id, None, had_activity=False)
+    return True
+
+
+def session_to_set(asked: Asked, *, fresh: bool = False) -> Op[str]:
+    """The session a choice is kept in; one is opened where none was. `fresh`: what this command just opened."""
+    entry = asked.entry
+    if entry.session_id is not None:
+        return asked.session_id if fresh else entry.session_id
+    yield from open_session(asked.session_id, entry.key, None, "", asked.at)
+    yield sql("UPDATE entry SET session_id=$2 WHERE key=$1", entry.key, asked.session_id)
+    return asked.session_id
+
+
+def stop(asked: Asked) -> Op[str]:
+    """End the open turn; the conversation and what waits behind it are kept."""
+    entry = asked.entry
+    if entry.turn is None:
+        return words.nothing_to_stop()
+    yield from end_open_turn(entry, "stopped", "withdrawn", "/stop", asked.at)
+    yield from release(entry)
+    tail = tail_key((yield from open_tail(entry.session_id or "")))
+    yield sql(
+        "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, tail_key=$2, tail_at=$3"
+        " WHERE key=$1 AND state<>'suspended'",
+        entry.key,
+        tail,
+        asked.at,
+    )
+    return words.stopped((yield from waiting_messages(entry.key)))
+
+
+def waiting_messages(key: str) -> Op[int]:
+    """How many messages wait, commands aside."""
+    rows = yield sql(
+        "SELECT count(*) FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'", key
+    )
+    return int(rows[0][0])
+
+
+# -- /resume, /sessions ------------------------------------------------------------------------------------------------
+
+
+def resume(asked: Asked) -> Op[str]:
+    """Bring back the suspended session, or go back to an earlier one of this conversation."""
+    entry, argument, at = asked.entry, asked.command.argument.strip(), asked.at
+    if isinstance(entry.state, Suspended) and not argument:
+        cut_off = yield from _bring_back(entry.key, entry.session_id or "", at)
+        return words.resumed(entry.session_id or "", cut_off)
+    earlier = yield from earlier_sessions(entry.key, _in_use(entry), SEARCHED if argument else LISTED)
+    if not argument:
+        return words.earlier(_numbered(earlier, at))
+    target = pick(earlier, argument)
+    if target is None:
+        return words.nothing_to_resume()
+    if entry.holder is not None:
+        return words.busy_resume()
+    was_cut_off = yield from switch_session(entry, target.session_id, at)
+    return words.resumed(target.session_id, bool(was_cut_off)) + command_words.titled(target.title)
+
+
+def sessions(asked: Asked) -> Op[str]:
+    """The session in use, and those that can be brought back."""
+    here = _in_use(asked.entry)
+    earlier = yield from earlier_sessions(asked.key, here)
+    rows = yield from _sessions("session_id=$1", here, 1)
+    return command_words.listed(about(rows[0], asked.at) if rows else None, _numbered(earlier, asked.at))
+
+
+def _in_use(entry: SessionEntry) -> str | None:
+    """The session that the next message continues; an expired one is an earlier one already."""
+    return None if entry.expired else entry.session_id
+
+
+def _numbered(earlier: Sequence[Earlier], at: float) -> dict[str, str]:
+    return {str(number): about(each, at) for number, each in enumerate(earlier[:LISTED], 1)}
+
+
+def pick(earlier: Sequence[Earlier], argument: str) -> Earlier | None:
+    """The session that is meant: by its place in the list, its id, its title, or the beginning of its title."""
+    if argument.isdecimal() and 0 < int(argument) <= min(LISTED, len(earlier)):
+        return earlier[int(argument) - 1]
+    wanted = argument.casefold()
+    exact = (each for each in earlier if each.session_id == argument or (each.title or "").casefold() == wanted)
+    begins = (each for each in earlier if (each.title or "").casefold().startswith(wanted))
+    return next(exact, None) or next(begins, None)
+
+
+def earlier_sessions(key: str, but: str | None, limit: int = LISTED) -> Op[list[Earlier]]:
+    """The sessions this key pointed at before, newest first."""
+    # A session that was compacted goes on as another one: nobody looks for it.
+    found = yield from _sessions("key=$1 AND (end_reason IS NULL OR end_reason<>'compaction')", key, limit + 1)
+    return [each for each in found if each.session_id != but][:limit]
+
+
+def _sessions(where: str, value: str | None, limit: int) -> Op[list[Earlier]]:
+    rows = yield sql(
+        f"SELECT session_id, started_at, end_reason, first_words, title FROM session WHERE {where} ORDER BY id DESC LIMIT $2",
+        value,
+        limit,
+    )
+    return [Earlier(row[0], row[1], row[2], row[3] or "", row[4]) for row in rows]
+
+
+def about(each: Earlier, now: float) -> str:
+    """One line for a list: title, first words, age, state."""
+    hours = max(0, now - each.started_at) / 3600
+    age = f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.0f} h" if hours >= 1 else f"{hours * 60:.0f} min"
+    state = ", suspended" if each.end_reason == "suspended" else ""
+    title = f"{each.title}: " if each.title else ""
+    return f"{title}{each.first_words or '(nothing said yet)'} ({age} ago{state})"
+
+
+def switch_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool | None]:
+    """Point the key at an earlier session of its own: the one left is ended as a switch, the target is reopened.
+
+    True when its last task was cut off, None when there is no such session under this key.
+    """
+    rows = yield sql("SELECT key FROM session WHERE session_id=$1", session_id)
+    if not rows or rows[0][0] != entry.key:
+        return None
+    if entry.turn is not None:
+        yield from end_open_turn(entry, "stopped", "withdrawn", "/resume", at)
+    length = yield from release(entry)
+    yield from end_session(entry.session_id, "switched", length, at)
+    yield sql("UPDATE session SET ended_at=NULL, end_reason=NULL WHERE session_id=$1", session_id)
+    last = yield sql("SELECT max(seq) FROM message WHERE session_id=$1", session_id)
+    previous = entry.previous_session_id if entry.session_id == session_id else entry.session_id
+    yield from point_at(entry.key, session_id, previous, None, had_activity=False, seq=last[0][0] or 0)
+    return (yield from _bring_back(entry.key, session_id, at))
+
+
+def _bring_back(key: str, session_id: str, at: float) -> Op[bool]:
+    """A session that was suspended in the middle of its work gets the note of its interruption with the next message."""
+    rows = yield sql("SELECT mark FROM session WHERE session_id=$1", session_id)
+    reason = rows[0][0] if rows else None
+    state, reason, marked_at = state_columns(ResumePending(reason, at)) if reason else ("active", None, None)
+    yield sql("UPDATE session SET mark=NULL WHERE session_id=$1", session_id)
+    yield sql(
+        "UPDATE entry SET state=$2, reason=$3, marked_at=$4, unclean_ends=0, tail=1 WHERE key=$1",
+        key,
+        state,
+        reason,
+        marked_at,
+    )
+    return reason is not None
+
+
+# -- /title, /branch ---------------------------------------------------------------------------------------------------
+
+
+def clean_title(words_: str) -> str | None:
+    """A title as it is kept: one short line; None when nothing is left of it."""
+    return clean_text(words_, TITLE_CHARS) or None
+
+
+def title(asked: Asked) -> Op[str]:
+    """Show or change the title."""
+    chosen = clean_title(asked.command.argument)
+    if chosen is None:
+        rows = yield sql("SELECT title FROM session WHERE session_id=$1", asked.entry.session_id)
+        return command_words.title_is(rows[0][0]) if rows else command_words.no_session()
+    session_id = yield from session_to_set(asked)
+    yield sql("UPDATE session SET title=$2 WHERE session_id=$1", session_id, chosen)
+    return command_words.title_is(chosen)
+
+
+def branch(asked: Asked) -> Op[str]:
+    """Go on in a child with a copy of what the agent sees; the session left is kept and ended as it is."""
+    entry, child = asked.entry, asked.session_id
+    length = yield from release(entry)
+    yield from end_session(entry.session_id, "branched", length, asked.at)
+    yield from open_session(child, entry.key, entry.session_id, "", asked.at)
+    chosen = clean_title(asked.command.argument)
+    yield sql(INHERIT, child, entry.session_id, chosen)
+    yield sql(COPY, entry.session_id, child)
+    rows = yield sql("SELECT count(*) FROM message WHERE session_id=$1", child)
+    yield from point_at(entry.key, child, entry.session_id, None, had_activity=False, seq=rows[0][0])
+    # The copy ends with the same rows: what of them was acknowledged or cut off stays so.
+    state, reason, marked_at = state_columns(entry.state)
+    yield sql(
+        "UPDATE entry SET state=$2, reason=$3, marked_at=$4, unclean_ends=$5, tail=1, tail_key=$6, tail_at=$7 WHERE key=$1",
+        entry.key, state, reason, marked_at, entry.unclean_ends, entry.tail_key, entry.tail_at,
+    )  # fmt: skip
+    return command_words.branched(chosen, rows[0][0])
