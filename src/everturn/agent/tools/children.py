@@ -1,0 +1,129 @@
+"""Programs that we start: with a scrubbed environment, in a group of their own, and never outliving us.
+
+A guard in each group reads a pipe that only we hold open. When we let go of it, or die in whatever way, the guard kills the
+whole group: no handler of ours has to run for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from everturn.agent.toolbox import ToolError
+
+# The guard's pipe comes as standard error: only the numbers 0 to 2 can be given to every shell.
+_GUARD = '( read -r end <&2; kill -KILL 0 ) </dev/null >/dev/null & exec 2>{errors}; exec "$@"'
+_PASSED = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
+
+
+def scrubbed(environ: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:
+    """Of our environment, what a program may see: a few harmless names, and those the owner named."""
+    names = _PASSED | set(more)
+    kept = {name: value for name, value in environ.items() if name in names or name.startswith("LC_")}
+    return {"PATH": os.defpath, **kept}
+
+
+class _Watcher(asyncio.SubprocessProtocol):
+    """Hands on what the program says. Its end is known when it ends, whoever still holds its pipes."""
+
+    def __init__(self, said: Callable[[bytes], None]) -> None:
+        self._said = said
+        self.ended = asyncio.Event()
+        self.silent = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002  there is only one
+        self._said(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002  the end is what counts
+        if fd == 1:
+            self.silent.set()
+
+    def process_exited(self) -> None:
+        self.ended.set()
+
+
+class Child:
+    """A program of ours, with all that it started."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, watcher: _Watcher, guard: int) -> None:
+        self._transport = transport
+        self._watcher = watcher
+        self._guard = guard
+
+    @classmethod
+    async def start(
+        cls,
+        command: Sequence[str],
+        said: Callable[[bytes], None],
+        *,
+        folder: Path,
+        environment: Mapping[str, str],
+        errors: str = "/dev/null",
+        talks: bool = False,
+    ) -> Child:
+        """Start it. `errors` is where its errors go: /dev/null, or &1; with `talks` we write to it."""
+        if os.name != "posix":
+            raise ToolError("programs can not be run on this system.")
+        watch, guard = os.pipe()
+        try:
+            transport, watcher = await asyncio.get_running_loop().subprocess_exec(
+                lambda: _Watcher(said),
+                "/bin/sh", "-c", _GUARD.format(errors=errors), "sh", *command,
+                stdin=asyncio.subprocess.PIPE if talks else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=watch,
+                cwd=folder,
+                env=dict(environment),
+                start_new_session=True,
+            )  # fmt: skip
+        except BaseException:  # also when we are cancelled: the guard sees the pipe closed
+            os.close(guard)
+            raise
+        finally:
+            os.close(watch)
+        return cls(transport, watcher, guard)
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._transport.get_returncode()
+
+    async def ended(self) -> None:
+        """Wait for its end; what it left running is not waited for."""
+        await self._watcher.ended.wait()
+
+    async def silent(self, within_s: float) -> None:
+        """Wait until nobody can say anything more; not for long, should something have left the group with our pipe."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._watcher.silent.wait()
+
+    def write(self, data: bytes) -> None:
+        """Tell it something."""
+        pipe = self._transport.get_pipe_transport(0)
+        if isinstance(pipe, asyncio.WriteTransport) and not pipe.is_closing():
+            pipe.write(data)
+
+    def unread(self) -> int:
+        """How much of what we told it waits to be read."""
+        pipe = self._transport.get_pipe_transport(0)
+        return pipe.get_write_buffer_size() if isinstance(pipe, asyncio.WriteTransport) else 0
+
+    def kill(self) -> None:
+        """End it and all that it started. The guard is in the group, so the number is still the group's."""
+        if self._guard < 0:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._transport.get_pid(), signal.SIGKILL)
+        os.close(self._guard)
+        self._guard = -1
+
+    def close(self) -> None:
+        """End it and let go of its pipes."""
+        self.kill()
+        with suppress(ProcessLookupError, PermissionError):
+            self._transport.close()

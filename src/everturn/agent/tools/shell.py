@@ -1,0 +1,146 @@
+"""Shell commands, as a person would type them. A person is asked first, unless the owner said that nobody need be."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from everturn.agent.toolbox import Place, Tool, ToolError
+from everturn.agent.tools.arguments import Arguments, Text, says, tool
+from everturn.agent.tools.children import Child, scrubbed
+from everturn.agent.tools.limits import within
+from everturn.clock import Clock
+from everturn.model import Effect
+
+LAST_WORDS_S = 2.0  # for output that is still in the pipe when the program has ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellSettings:
+    """Where commands run, who is asked, how long they may take and how much of what they say is kept."""
+
+    folder: Path
+    approval: Literal["ask", "never"] = "ask"
+    time_s: float = 120.0
+    output_bytes: int = 200_000
+    environment: tuple[str, ...] = ()  # more variables that commands may see
+    question_chars: int = 600
+
+
+class RunCommand(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to run."""
+
+    command: Annotated[Text, says("A command for the shell. It has no input and no terminal.")]
+
+
+class HeadAndTail:
+    """The first and the last of what is said, in bounded memory."""
+
+    def __init__(self, most: int) -> None:
+        self._half = max(1, most // 2)
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._kept = 0
+        self._left_out = 0
+
+    def add(self, data: bytes) -> None:
+        """More was said."""
+        room = self._half - len(self._head)
+        self._head += data[:room]
+        rest = data[room:]
+        if rest:
+            self._tail.append(rest)
+            self._kept += len(rest)
+        while self._kept > self._half:
+            first = self._tail.popleft()
+            over = min(self._kept - self._half, len(first))
+            self._left_out += over
+            self._kept -= over
+            if len(first) > over:
+                self._tail.appendleft(first[over:])
+
+    def text(self) -> str:
+        """What is kept of it."""
+        gap = f"\n[... {self._left_out} bytes were not kept ...]\n" if self._left_out else ""
+        tail = b"".join(self._tail)
+        if not gap:
+            return (bytes(self._head) + tail).decode(errors="replace")
+        return self._head.decode(errors="replace") + gap + tail.decode(errors="replace")
+
+
+class Shell:
+    """The tool `run_command`."""
+
+    def __init__(self, settings: ShellSettings, environ: Mapping[str, str], clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._environment = scrubbed(environ, settings.environment)
+
+    def tools(self) -> list[Tool]:
+        """The one tool."""
+        return [
+            tool(
+                RunCommand,
+                self._run,
+                name="run_command",
+                description=f"Run a shell command; it is ended after {self._settings.time_s:g} seconds.",
+                effect=Effect.ONCE,
+                ask=self._question if self._settings.approval == "ask" else None,
+            )
+        ]
+
+    def _question(self, what: RunCommand) -> str:
+        """The command in one line, so that what is approved is what is seen; a long one is shown by head and tail."""
+        shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in what.command)
+        most = self._settings.question_chars
+        if len(shown) > most:
+            shown = f"{shown[: most // 2]} [... {len(shown) - most} characters more ...] {shown[-most // 2 :]}"
+        return f"Run this command? {shown}"
+
+    async def _run(self, what: RunCommand, place: Place) -> str:
+        output = HeadAndTail(self._settings.output_bytes)
+
+        def said(data: bytes) -> None:
+            output.add(data)
+            place.turn.active()
+
+        code = await self._code_of(what.command, said)
+        ended = f"ended with code {code}" if code is not None else f"was killed after {self._settings.time_s:g} seconds"
+        return f"The command {ended}. Its output:\n{output.text()}"
+
+    async def _code_of(self, command: str, said: Callable[[bytes], None]) -> int | None:
+        """Run it to its end; None when it was killed because it took too long."""
+        try:
+            child = await Child.start(
+                ("/bin/sh", "-c", command),
+                said,
+                folder=self._settings.folder,
+                environment=self._environment,
+                errors="&1",
+            )
+        except (OSError, ValueError) as error:
+            raise ToolError(f"the command could not be started ({type(error).__name__}).") from error
+        try:
+            await within(self._clock, self._settings.time_s, child.ended())
+        except TimeoutError:
+            return None
+        else:
+            return child.code
+        finally:
+            await self._end(child)
+
+    async def _end(self, child: Child) -> None:
+        """What it left running ends with it, and then its pipe is empty."""
+        try:
+            child.kill()
+            await child.silent(LAST_WORDS_S)
+        finally:
+            child.close()
+
+
+def shell_tools(settings: ShellSettings, environ: Mapping[str, str], clock: Clock) -> list[Tool]:
+    """The tool that runs commands."""
+    return Shell(settings, environ, clock).tools()
