@@ -14,7 +14,8 @@ UNWIND_S = 5.0  # for work that is told to end; what ignores it is left to itsel
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
     """The result of the work, if it comes in time; else it is ended and TimeoutError raised."""
-    task, limit = asyncio.ensure_future(work), asyncio.ensure_future(clock.sleep(seconds))
+    limit = asyncio.ensure_future(clock.sleep(seconds))  # first: the time runs before the work does anything
+    task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task, limit}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():

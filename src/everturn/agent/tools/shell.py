@@ -107,12 +107,15 @@ class Shell:
             output.add(data)
             place.turn.active()
 
-        code = await self._code_of(what.command, said)
-        ended = f"ended with code {code}" if code is not None else f"was killed after {self._settings.time_s:g} seconds"
+        try:
+            code = await within(self._clock, self._settings.time_s, self._code_of(what.command, said))
+            ended = f"ended with code {code}"
+        except TimeoutError:
+            ended = f"was killed after {self._settings.time_s:g} seconds"
         return f"The command {ended}. Its output:\n{output.text()}"
 
     async def _code_of(self, command: str, said: Callable[[bytes], None]) -> int | None:
-        """Run it to its end; None when it was killed because it took too long."""
+        """Run it to its end; who is cancelled ends it."""
         try:
             child = await Child.start(
                 ("/bin/sh", "-c", command),
@@ -124,10 +127,7 @@ class Shell:
         except (OSError, ValueError) as error:
             raise ToolError(f"the command could not be started ({type(error).__name__}).") from error
         try:
-            await within(self._clock, self._settings.time_s, child.ended())
-        except TimeoutError:
-            return None
-        else:
+            await child.ended()
             return child.code
         finally:
             await self._end(child)
