@@ -276,7 +276,7 @@ applied once after it, before any turn goes on. Each works on every platform; `/
 A word that is no command gets a short answer with the nearest one.
 
 Who may: *everybody*; *admins*, where the settings name admins for the platform and scope (direct chats, groups), else
-everybody; or the *owner* only. Others than admins may use what `[rights]` lists, `/help` and `/whoami`. Who speaks over
+everybody; or the *owner* only. Others than admins may use what `[rights]` lists, `/help`, `/whoami` and `/deny`. Who speaks over
 the HTTP platform holds the home's token and is the owner.
 """
 WHO = {Right.ANYONE: "everybody", Right.ADMIN: "admins", Right.OWNER: "the owner"}

@@ -31,6 +31,7 @@ EVERY_TEXT = [
     *(command_words.model_chosen(name) for name in (None, "a:b")),
     command_words.no_such_model("x", (), None),
     command_words.no_such_model("x", ("a:b",), "a:b"),
+    command_words.approve_how(),
     command_words.reloaded(),
     command_words.version("1.2.3"),
     command_words.usage(None, Usage()),

@@ -96,7 +96,7 @@ def test_commands_declare_what_they_do_on_a_busy_lane(name: str, busy: Busy) -> 
 
 def test_only_a_restart_is_the_owners() -> None:
     assert [each.name for each in REGISTRY if each.right is Right.OWNER] == ["restart"]
-    assert {each.name for each in REGISTRY if each.right is Right.ANYONE} == {"help", "whoami"}
+    assert {each.name for each in REGISTRY if each.right is Right.ANYONE} == {"help", "whoami", "deny"}
 
 
 @pytest.mark.parametrize(

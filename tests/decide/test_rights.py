@@ -63,12 +63,12 @@ def test_without_settings_everybody_may_use_all_but_the_owners() -> None:
 
 
 def test_a_menu_offers_what_may_be_used() -> None:
-    assert [each.name for each in menu(GATED, at(None))] == ["new", "status", "whoami", "help"]
+    assert [each.name for each in menu(GATED, at(None))] == ["new", "deny", "status", "whoami", "help"]
 
 
 def test_who_is_denied_is_told_who_may() -> None:
     text = command_words.denied(BY_NAME["undo"], GATED, menu(GATED, at("3")))
-    assert text == "Only the admins of this chat may use /undo. You may use /new, /status, /whoami, /help."
+    assert text == "Only the admins of this chat may use /undo. You may use /new, /deny, /status, /whoami, /help."
     assert "Only the owner" in command_words.denied(BY_NAME["restart"], GATED, [])
     assert "add one to owners in [rights]" in command_words.denied(BY_NAME["restart"], NO_RIGHTS, [])
 

@@ -172,7 +172,7 @@ async def test_who_may_not_is_told_who_may_and_nothing_changes(life: Life) -> No
     await life.talk()
     gated = Rights(scopes={"fake:dm": Scope(admins=("bob",), commands=("status",))})
     answer = await said(life, "/undo", life.terms(gated))
-    assert answer == "Only the admins of this chat may use /undo. You may use /status, /whoami, /help."
+    assert answer == "Only the admins of this chat may use /undo. You may use /deny, /status, /whoami, /help."
     assert await life.look("SELECT count(*) FROM message WHERE hidden=1") == [(0,)]
     assert "Your id: ann" in await said(life, "/whoami", life.terms(gated))
     assert "ready" in await said(life, "/status", life.terms(gated))

@@ -179,6 +179,11 @@ def no_such_model(name: str, models: Sequence[str], near: str | None) -> str:
     return f"There is no model named {quoted(name)}.{hint} There are: {', '.join(models)}."
 
 
+def approve_how() -> str:
+    """For /approve with words it does not know."""
+    return "Send /approve to allow it once, /approve session or /approve always. In front may stand the question's id."
+
+
 def reloaded() -> str:
     """The answer to /reload."""
     return "From the next message on, this conversation uses the instructions and tools as they are configured now."

@@ -100,6 +100,20 @@ REGISTRY: tuple[Declared, ...] = (
         busy=Busy.END,
     ),
     Declared(
+        name="approve",
+        arguments="[id] [session|always]",
+        line="allow the tool call that is asked about",
+        more="Once, or for this conversation (session), or always. The id is only needed from another chat. Whose task"
+        " it is may answer, or the approvers whom the owner named.",
+    ),
+    Declared(
+        name="deny",
+        arguments="[id] [words]",
+        line="do not allow the tool call that is asked about",
+        more="The words tell the agent why. The task goes on without the call.",
+        right=Right.ANYONE,  # any other words of theirs would close the question, too
+    ),
+    Declared(
         name="model",
         arguments="[name|default]",
         line="show or change the model of this conversation",

@@ -50,6 +50,9 @@ class Commands:
         if not parts.delivery(platform).by_event:
             self._outbox.wake(applied.key)
         self._turns.wake(applied.key)
+        if applied.wakes is not None and applied.wakes != applied.key:
+            parts.hub.resync(applied.wakes)
+            self._turns.wake(applied.wakes)
         if applied.restart:
             self._restart()
 
@@ -71,4 +74,5 @@ class Commands:
             message=self._parts.ids.next(),
             models=settings.models,
             context_tokens=settings.context_tokens,
+            approvers=settings.approvers,
         )

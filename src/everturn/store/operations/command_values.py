@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
 from everturn.decide.commands import Command
 from everturn.decide.rights import NO_RIGHTS, Rights
 from everturn.model import Event, SessionEntry, SessionSource
+from everturn.store.operations.telling import Fact
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,6 +21,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     message: int = 0  # the id of the inbox row that /retry makes
     models: tuple[str, ...] = ()  # those /model may choose; none named: any
     context_tokens: int = 0  # the model's window; 0: not known
+    approvers: tuple[str, ...] = ()  # who alone allows tool calls; none named: whose turn it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +46,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What a command did: the turn it stopped, if any, and whether the gateway is to restart."""
+    """What a command did: the turn it stopped, if any, another key that may go on, and whether to restart."""
 
     key: str
     stopped: int | None
     events: tuple[Event, ...]
+    wakes: str | None = None
     restart: bool = False
+
+
+class Done(NamedTuple):
+    """What a command answers, and what watchers are told beside the answer."""
+
+    text: str
+    facts: tuple[Fact, ...] = ()

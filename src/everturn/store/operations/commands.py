@@ -7,14 +7,20 @@ from collections.abc import Callable, Mapping
 from everturn.decide import command_words, words
 from everturn.decide.commands import BY_NAME, Busy, Command, nearest, parse_command
 from everturn.decide.rights import may, menu
-from everturn.model import SessionSource, Suspended
+from everturn.model import Event, SessionSource, Suspended
 from everturn.store.interface import Op, sql
-from everturn.store.operations import command_choices, command_history, command_looking, command_sessions
-from everturn.store.operations.command_values import Applied, Asked, Terms
+from everturn.store.operations import (
+    command_answers,
+    command_choices,
+    command_history,
+    command_looking,
+    command_sessions,
+)
+from everturn.store.operations.command_values import Applied, Asked, Done, Terms
 from everturn.store.operations.entries import lock_or_make_entry, source_of
 from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
 
-DOES: Mapping[str, Callable[[Asked], Op[str]]] = {
+DOES: Mapping[str, Callable[[Asked], Op[str] | Op[Done]]] = {
     "new": command_sessions.new,
     "resume": command_sessions.resume,
     "sessions": command_sessions.sessions,
@@ -23,6 +29,8 @@ DOES: Mapping[str, Callable[[Asked], Op[str]]] = {
     "stop": command_sessions.stop,
     "retry": command_history.retry,
     "undo": command_history.undo,
+    "approve": command_answers.approve,
+    "deny": command_answers.deny,
     "model": command_choices.model,
     "reload": command_choices.reload,
     "restart": command_choices.restart,
@@ -52,17 +60,24 @@ def apply_command(
         command=command, entry=entry, number=number, session_id=session_id, at=at, source=source, raw_source=raw,
         accepted_at=accepted_at, terms=terms,
     )  # fmt: skip
-    text = yield from _apply(asked)
+    done = yield from _apply(asked)
+    text, told = done if isinstance(done, Done) else (done, ())
     yield sql("UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1", number, at)
     yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1", key)
     yield from owe(number, key, None, "reply", source, text, at, Delivery(by_event=delivery.by_event), 0)
     ended = (yield sql("SELECT id FROM turn WHERE id=$1 AND state='stopped'", entry.turn)) if entry.turn else []
     stopped = entry.turn if ended else None
     facts = [fact("turn", at, turn=str(stopped), state="stopped")] if stopped else []
+    facts += told
     facts.append(fact("reply", at, turn=None, id=str(number), text=text, to=source.message_id, command=command.name))
     events = yield from report(key, entry.event_seq, facts if delivery.by_event else [])
+    return (yield from _applied(number, command, key, stopped, events))
+
+
+def _applied(number: int, command: Command, key: str, stopped: int | None, events: tuple[Event, ...]) -> Op[Applied]:
     restart = yield from command_choices.asks_for_restart(command, number)
-    return Applied(key=key, stopped=stopped, events=events, restart=restart)
+    wakes = yield from command_answers.key_of_question(command)
+    return Applied(key=key, stopped=stopped, events=events, restart=restart, wakes=wakes)
 
 
 def _applied_before(number: int, key: str, body: str, at: float) -> Op[Applied]:
@@ -76,12 +91,11 @@ def _applied_before(number: int, key: str, body: str, at: float) -> Op[Applied]:
         at,
     )
     command = parse_command(body) or Command("help", "")
-    restart = yield from command_choices.asks_for_restart(command, number)
     events = yield from events_of(key, at)
-    return Applied(key=key, stopped=stopped[0][0] if stopped else None, events=events, restart=restart)
+    return (yield from _applied(number, command, key, stopped[0][0] if stopped else None, events))
 
 
-def _apply(asked: Asked) -> Op[str]:
+def _apply(asked: Asked) -> Op[str | Done]:
     """What the registry says of it comes first: does it exist, may they, can it now?"""
     declared, entry, rights = BY_NAME.get(asked.command.name), asked.entry, asked.terms.rights
     if declared is None:
