@@ -22,6 +22,7 @@ ALL: frozenset[str] = frozenset(
         "effect.committed",  # its result is stored
         "approval.asked",  # a question is stored, its turn waits and nobody holds the key
         "approval.answered",  # the answer to a question is stored, its turn was not woken
+        "session.compacted",  # the key and its turn have moved to a child session
         "turn.answering",  # the agent answered, nothing of it is stored
         "turn.finished",  # the answer and the obligation to deliver it are stored
         "turn.failed",  # a failed turn's end is stored

@@ -37,6 +37,10 @@ class SessionContext(Protocol):
         """The session's system prompt and tool schemas, one text: the given one if none was frozen yet, else that one."""
         ...
 
+    async def compaction_wanted(self) -> bool:
+        """Whether the user asked for a compaction: before the next model call, whatever the size."""
+        ...
+
     async def may_compact(self) -> bool:
         """Whether a compaction may be tried now: not while one backs off, and not while an interrupt waits."""
         ...

@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 
 from everturn import points
 from everturn.agent.interface import NO_USAGE, RunTool
+from everturn.decide.approvals import person_of
+from everturn.decide.spending import day_of, who_spends
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.effects import Effects
 from everturn.gateway.kept import KeptSession
 from everturn.model import Message, SessionSource, ToolCall, Usage
 from everturn.store.operations.reading import transcript
+from everturn.store.operations.spending import Plan
 from everturn.store.operations.transcripts import last_messages
-from everturn.store.operations.turns import calling, failed_call, step
+from everturn.store.operations.turns import calling, calling_with_plan, failed_call, step
 
 OWN_ROWS = 10_000
 
@@ -86,12 +89,26 @@ class JournaledTurn:
         """What the user wrote meanwhile and is now part of this turn."""
         return []
 
-    def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:  # noqa: ARG002
-        """Say that a model is about to be called."""
+    def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
+        """Say that a model is about to be called; with limits, what it may use is counted first."""
         self._attempt.called = True
-        future = self._store.run(calling, self._attempt.begun.turn)
+        if plan.requests and self._parts.settings.limits.any():
+            future = self._store.run(calling_with_plan, self._attempt.begun, self._plan(plan))
+        else:
+            future = self._store.run(calling, self._attempt.begun.turn)
         future.add_done_callback(_called)
         return future
+
+    def _plan(self, plan: Usage) -> Plan:
+        parts, begun = self._parts, self._attempt.begun
+        return Plan(
+            call=parts.ids.next(),
+            tokens=plan.input_tokens + plan.output_tokens,
+            cost=plan.cost or 0.0,
+            day=day_of(parts.clock.now()),
+            who=who_spends(person_of(begun.source), begun.key),
+            limits=parts.settings.limits,
+        )
 
     def stream(self, text: str) -> None:
         """Show the answer's text so far."""

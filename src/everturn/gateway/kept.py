@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from everturn import points
 from everturn.agent.interface import NO_USAGE
 from everturn.gateway.attempt import Attempt
 from everturn.model import Usage
+from everturn.store.operations.compaction import (
+    Compaction,
+    compact,
+    compaction_failed,
+    compaction_wanted,
+    may_compact,
+)
 from everturn.store.operations.freezing import freeze, frozen
 
 
@@ -13,6 +21,7 @@ class KeptSession:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
+        self._parts = attempt.parts
         self._store = attempt.parts.store
 
     @property
@@ -25,12 +34,23 @@ class KeptSession:
         known = await self._store.read(frozen, self._attempt.begun.session_id)
         return known if known is not None else await self._store.run(freeze, self._attempt.begun.session_id, prompt)
 
+    async def compaction_wanted(self) -> bool:
+        """Whether the user asked for a compaction."""
+        return await self._store.read(compaction_wanted, self._attempt.begun.session_id)
+
     async def may_compact(self) -> bool:
-        """Whether a compaction may be tried now."""
-        return False
+        """Whether a compaction may be tried now; an interrupt or a command that waits comes first."""
+        return await self._store.read(may_compact, self._attempt.begun, self._parts.clock.now())
 
     async def compact(self, summary: str, keep: int, usage: Usage = NO_USAGE) -> None:
-        """Go on in a child session."""
+        """Go on in a child session; from the commit on this attempt writes there."""
+        move = Compaction(
+            session_id=self._parts.ids.session(), summary=summary, keep=keep, at=self._parts.clock.now(), usage=usage
+        )
+        moved = await self._store.run(compact, self._attempt.begun, move)
+        points.reached("session.compacted")
+        self._attempt.begun, self._attempt.seq = moved.begun, moved.last
 
     async def compaction_failed(self, why: str) -> None:
-        """A compaction could not be made."""
+        """A compaction could not be made: the next try waits longer."""
+        await self._store.run(compaction_failed, self._attempt.begun, why, self._parts.clock.now())

@@ -11,6 +11,7 @@ from everturn.decide.keys import Isolation, session_key
 from everturn.decide.rights import NO_RIGHTS, Rights
 from everturn.decide.routes import Route, agent_for
 from everturn.decide.session import ResetPolicy
+from everturn.decide.spending import Limits
 from everturn.gateway.hub import Hub
 from everturn.ids import Ids
 from everturn.model import SessionSource
@@ -66,6 +67,7 @@ class Settings:
     rights: Rights = NO_RIGHTS
     models: tuple[str, ...] = ()  # what /model may choose; none named: any
     context_tokens: int = 0  # the model's window, for /context; 0: not known
+    limits: Limits = Limits()  # noqa: RUF009  frozen
 
     def key_of(self, source: SessionSource) -> str:
         """The session key of what is said here: its agent's, and its lane's."""

@@ -35,10 +35,11 @@ def message_of(row: Row) -> Message:
     )
 
 
-def written(begun: Begun, message: Message) -> Statement:
+def written(begun: Begun, message: Message, *, tell: bool = False) -> Statement:
+    """Store a row, once; with `tell` a row comes back when it was not stored before."""
     calls = _encode(message.calls).decode() if message.calls else None
     return sql(
-        ADD_MESSAGE,
+        f"{ADD_MESSAGE} RETURNING seq" if tell else ADD_MESSAGE,
         begun.session_id,
         message.seq,
         message.role,

@@ -12,6 +12,7 @@ from everturn.store.operations.boundaries import end_open_turn, release
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.outbox import sent_at_once
 from everturn.store.operations.outputs import kept
+from everturn.store.operations.spending import Plan, add_plan, count_usage, give_back
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, owe, report, tell
 from everturn.store.operations.transcripts import written
 from everturn.store.operations.turn_values import Begun, Finished
@@ -33,6 +34,13 @@ INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='
 def calling(turn: int) -> Op[None]:
     """The agent is about to call the model: from now on an end of the process is an interruption."""
     yield sql("UPDATE turn SET called=attempt WHERE id=$1 AND state='running'", turn)
+
+
+def calling_with_plan(begun: Begun, plan: Plan) -> Op[None]:
+    """The same, and what the call may use is counted first. Raises Spent when that would pass a limit."""
+    yield from fenced(begun)
+    yield from add_plan(begun, plan)
+    yield from calling(begun.turn)
 
 
 def prove(turn: int) -> Op[None]:
@@ -62,47 +70,37 @@ def step(
 ) -> Op[None]:
     """Commit a model response, and with it the beginning of its first effect."""
     yield from fenced(begun)
-    yield written(begun, message)
+    added = yield written(begun, message, tell=usage.requests > 0)
     if begin is not None:
         yield sql(ADD_EFFECT, begun.turn, begin.id, begin.name, begin.effect, begun.attempt, message.at)
     if acknowledge is not None:
         yield sql("UPDATE entry SET tail_key=$2, tail_at=$3 WHERE key=$1", begun.key, acknowledge, message.at)
     if prove_it:
         yield from prove(begun.turn)
-    if usage.requests:
+    if added:  # an operation that runs twice counts once
         yield from count_usage(begun, usage)
-
-
-def count_usage(begun: Begun, usage: Usage) -> Op[None]:
-    """Add what a model call used to its turn and its session; the failures before it are over."""
-    for table, column, number in (("turn", "id", begun.turn), ("session", "session_id", begun.session_id)):
-        yield sql(
-            f"UPDATE {table} SET requests=requests+$2, input_tokens=input_tokens+$3, output_tokens=output_tokens+$4,"
-            " cached_tokens=cached_tokens+$5, cost=coalesce(cost+$6, cost, $6)"
-            f" WHERE {column}=$1",
-            number,
-            usage.requests,
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cached_tokens,
-            usage.cost,
-        )
-    yield sql("UPDATE turn SET failures=0 WHERE id=$1 AND failures>0", begun.turn)
 
 
 def failed_call(begun: Begun, kind: str, why: str, wait_s: float, at: float) -> Op[int]:
     """Keep that a model call failed; how many did since the last committed step. Run twice it counts once."""
     yield from fenced(begun)
-    known = yield sql("SELECT 1 FROM failure WHERE turn=$1 AND at=$2 LIMIT 1", begun.turn, at)
-    if not known:
-        yield sql(
-            "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
-            " VALUES ($1, (SELECT count(*)+1 FROM failure WHERE turn=$1), $2, $3, $4, $5, $6)",
-            begun.turn, begun.attempt, kind, why, wait_s, at,
-        )  # fmt: skip
+    if (yield from add_failure(begun, kind, why, wait_s, at)):
         yield sql("UPDATE turn SET failures=failures+1 WHERE id=$1", begun.turn)
+        yield from give_back(begun)
     rows = yield sql("SELECT failures FROM turn WHERE id=$1", begun.turn)
     return int(rows[0][0])
+
+
+def add_failure(begun: Begun, kind: str, why: str, wait_s: float, at: float) -> Op[bool]:
+    """Keep what failed, for `explain`; False when an earlier run of the operation kept it."""
+    if (yield sql("SELECT 1 FROM failure WHERE turn=$1 AND at=$2 AND kind=$3 LIMIT 1", begun.turn, at, kind)):
+        return False
+    yield sql(
+        "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
+        " VALUES ($1, (SELECT count(*)+1 FROM failure WHERE turn=$1), $2, $3, $4, $5, $6)",
+        begun.turn, begun.attempt, kind, why, wait_s, at,
+    )  # fmt: skip
+    return True
 
 
 def begin_effect(begun: Begun, call: ToolCall, at: float) -> Op[None]:

@@ -19,7 +19,8 @@ ALTER TABLE turn ADD COLUMN cached_tokens INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE turn ADD COLUMN cost REAL;
 ALTER TABLE turn ADD COLUMN planned_tokens INTEGER NOT NULL DEFAULT 0; -- counted before a call, settled with its step
 ALTER TABLE turn ADD COLUMN planned_cost REAL NOT NULL DEFAULT 0;
-ALTER TABLE turn ADD COLUMN planned_day TEXT; -- the day they were counted for
+ALTER TABLE turn ADD COLUMN planned_day TEXT; -- the day they were counted for, where a day has limits
+ALTER TABLE turn ADD COLUMN planned_who TEXT; -- and for whom; NULL when nothing is planned
 ALTER TABLE turn ADD COLUMN planned_call INTEGER; -- which call: an operation that runs twice counts it once
 ALTER TABLE turn ADD COLUMN lost_tokens INTEGER NOT NULL DEFAULT 0; -- planned for calls whose end nobody saw: they stay counted
 ALTER TABLE turn ADD COLUMN lost_cost REAL NOT NULL DEFAULT 0;

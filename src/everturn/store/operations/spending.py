@@ -1,0 +1,144 @@
+"""What model calls use: planned and counted before a call, settled with its step, so that no crash loop spends past a limit."""
+
+from __future__ import annotations
+
+import msgspec
+
+from everturn.decide.spending import EVERYBODY, Limits, passes_day, passes_turn
+from everturn.errors import Spent
+from everturn.model import Usage
+from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.turn_values import Begun
+
+PLANNED = "planned_tokens, planned_cost, planned_day, planned_who"
+USED = "requests, input_tokens, output_tokens, cached_tokens, cost"
+ADD_USAGE = (
+    "requests=requests+$2, input_tokens=input_tokens+$3, output_tokens=output_tokens+$4,"
+    " cached_tokens=cached_tokens+$5, cost=coalesce(cost+$6, cost, $6)"
+)
+SPEND = (
+    "INSERT INTO spending (who, day, tokens, cost) VALUES ($1, $2, $3, $4) ON CONFLICT (who, day) DO UPDATE"
+    " SET tokens=spending.tokens+excluded.tokens, cost=spending.cost+excluded.cost RETURNING tokens, cost"
+)
+LONGEST_CHAIN = 1000
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model call may use at most; `call` is its number, made by the caller."""
+
+    call: int
+    tokens: int
+    cost: float
+    day: str
+    who: str
+    limits: Limits
+
+
+def add_plan(begun: Begun, plan: Plan) -> Op[None]:
+    """Count a call before it is made. Raises Spent, and counts nothing, when it would pass a limit.
+
+    What is still planned belongs to a call whose end nobody saw: it stays counted.
+    """
+    rows = yield sql(
+        "SELECT input_tokens+output_tokens+lost_tokens+planned_tokens, coalesce(cost, 0)+lost_cost+planned_cost,"
+        " planned_call FROM turn WHERE id=$1",
+        begun.turn,
+    )
+    tokens, cost, call = rows[0]
+    if call == plan.call:
+        return  # this operation ran before
+    _refuse(passes_turn(plan.limits, tokens + plan.tokens, cost + plan.cost))
+    by_day = plan.limits.by_day()
+    for who in (plan.who, EVERYBODY) if by_day else ():
+        spent = yield sql(SPEND, who, plan.day, plan.tokens, plan.cost)
+        _refuse(passes_day(plan.limits, who, *spent[0]))
+    yield sql(
+        "UPDATE turn SET lost_tokens=lost_tokens+planned_tokens, lost_cost=lost_cost+planned_cost, planned_tokens=$2,"
+        " planned_cost=$3, planned_day=$4, planned_who=$5, planned_call=$6 WHERE id=$1",
+        begun.turn, plan.tokens, plan.cost, plan.day if by_day else None, plan.who, plan.call,
+    )  # fmt: skip
+
+
+def _refuse(why: str | None) -> None:
+    if why is not None:
+        raise Spent(why)
+
+
+def count_usage(begun: Begun, usage: Usage) -> Op[None]:
+    """Add what a model call used to its turn and its session, in place of what was planned; failures before it are over."""
+    used = (usage.requests, usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost)
+    rows = yield sql(f"UPDATE turn SET {ADD_USAGE}, failures=0 WHERE id=$1 RETURNING {PLANNED}", begun.turn, *used)
+    yield sql(f"UPDATE session SET {ADD_USAGE} WHERE session_id=$1", begun.session_id, *used)
+    yield from _settle(begun, rows[0], usage.input_tokens + usage.output_tokens, usage.cost or 0.0)
+
+
+def give_back(begun: Begun) -> Op[None]:
+    """A call failed while we were there to see it: what was planned for it is not spent."""
+    rows = yield sql(f"SELECT {PLANNED} FROM turn WHERE id=$1", begun.turn)
+    yield from _settle(begun, rows[0], 0, 0.0)
+
+
+def _settle(begun: Begun, planned: Row, tokens: int, cost: float) -> Op[None]:
+    planned_tokens, planned_cost, day, who = planned
+    if who is None:
+        return  # nothing was planned
+    for each in (who, EVERYBODY) if day is not None else ():
+        yield sql(
+            "UPDATE spending SET tokens=tokens+$3, cost=cost+$4 WHERE who=$1 AND day=$2",
+            each,
+            day,
+            tokens - planned_tokens,
+            cost - planned_cost,
+        )
+    yield sql(
+        "UPDATE turn SET planned_tokens=0, planned_cost=0, planned_day=NULL, planned_who=NULL WHERE id=$1", begun.turn
+    )
+
+
+def usage_of_turn(turn: int) -> Op[Usage]:
+    """What a turn used so far."""
+    rows = yield sql(f"SELECT {USED} FROM turn WHERE id=$1", turn)
+    return Usage(*rows[0]) if rows else Usage()
+
+
+def usage_of_session(session_id: str) -> Op[Usage]:
+    """What a conversation used so far, with the sessions from which it was compacted."""
+    total = Usage()
+    for _ in range(LONGEST_CHAIN):
+        rows = yield sql(
+            f"SELECT {', '.join('s.' + name for name in USED.split(', '))}, p.session_id FROM session s LEFT JOIN session p"
+            " ON p.session_id=s.parent AND p.end_reason='compaction' WHERE s.session_id=$1",
+            session_id,
+        )
+        if not rows:
+            break
+        total = _sum(total, Usage(*rows[0][:5]))
+        if rows[0][5] is None:
+            break
+        session_id = rows[0][5]
+    return total
+
+
+def last_turn(session_id: str) -> Op[int | None]:
+    """The turn that wrote the newest row of a session."""
+    rows = yield sql(
+        "SELECT turn FROM message WHERE session_id=$1 AND turn IS NOT NULL ORDER BY seq DESC LIMIT 1", session_id
+    )
+    return int(rows[0][0]) if rows else None
+
+
+def spent_on(who: str, day: str) -> Op[tuple[int, float]]:
+    """What was counted for a person, or for everybody, on a day: tokens and costs."""
+    rows = yield sql("SELECT tokens, cost FROM spending WHERE who=$1 AND day=$2", who, day)
+    return (rows[0][0], rows[0][1]) if rows else (0, 0.0)
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    costs = [each.cost for each in (one, other) if each.cost is not None]
+    return Usage(
+        requests=one.requests + other.requests,
+        input_tokens=one.input_tokens + other.input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+        cached_tokens=one.cached_tokens + other.cached_tokens,
+        cost=sum(costs) if costs else None,
+    )
