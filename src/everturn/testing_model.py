@@ -19,7 +19,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,21 +30,27 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 _NOTE = re.compile(r"^\[System note:.*?\](?:\n\n|$)", re.DOTALL)
+_MESSAGES = '"messages":'
 _SUMMARY_WANTED = "Summarise the conversation"
 FAULTS = (
     "limited", "quota", "server", "unavailable", "overflow", "denied", "missing", "rejected",
-    "reset", "cut", "malformed", "error", "stall", "arguments", "refused", "filter", "length", "empty",
+    "reset", "cut", "malformed", "error", "stall", "silent", "arguments", "refused", "filter", "length", "empty",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong, so many times, with requests whose words contain `words`."""
+    """What goes wrong, so many times, with requests whose words contain `words` and that have so many tool results."""
 
     kind: str
     times: int = 1
     retry_after: float | None = None
     words: str = ""
+    results: int | None = None
+
+    def fits(self, asked: Asked) -> bool:
+        """Whether this request meets it."""
+        return self.words in asked.words and self.results in {None, len(asked.results)}
 
     def __post_init__(self) -> None:
         if self.kind not in FAULTS:
@@ -154,6 +160,18 @@ class Seen:
         """As a script sees it."""
         return Asked(json.loads(self.body))
 
+    @property
+    def conversation(self) -> str:
+        """The messages exactly as they were sent, up to the end of the last one: a later request may begin with it."""
+        start = self.body.index(_MESSAGES) + len(_MESSAGES)
+        _, end = json.JSONDecoder().raw_decode(self.body, start)
+        return self.body[start : end - 1]
+
+    @property
+    def rest(self) -> str:
+        """The request without its messages: model, tools, settings."""
+        return self.body.replace(self.conversation, "", 1)
+
 
 def read_log(file: Path) -> list[Seen]:
     """Every request a server saw, in their order."""
@@ -178,9 +196,9 @@ class ScriptedModel:
         self.closing = asyncio.Event()
         self._changed = asyncio.Event()
 
-    def fail(self, kind: str, times: int = 1, retry_after: float | None = None, words: str = "") -> None:
-        """Order a fault for the next requests."""
-        self.faults.append(Fault(kind, times, retry_after, words))
+    def fail(self, kind: str, times: int = 1, retry_after: float | None = None, **which: Any) -> None:
+        """Order a fault for the next requests, or for those that `words` and `results` describe."""
+        self.faults.append(Fault(kind, times, retry_after, **which))
 
     async def until(self, true: Callable[[], bool], timeout_s: float = 30) -> None:
         """Wait for something to be true of what was seen."""
@@ -188,12 +206,11 @@ class ScriptedModel:
             while not true():
                 await self._changed.wait()
 
-    def take_fault(self, words: str) -> Fault | None:
+    def take_fault(self, asked: Asked) -> Fault | None:
         """The fault this request meets; it is used up."""
         for place, fault in enumerate(self.faults):
-            if fault.words in words:
-                rest = [Fault(fault.kind, fault.times - 1, fault.retry_after, fault.words)] if fault.times > 1 else []
-                self.faults[place : place + 1] = rest
+            if fault.fits(asked):
+                self.faults[place : place + 1] = [replace(fault, times=fault.times - 1)] if fault.times > 1 else []
                 return fault
         return None
 
@@ -213,8 +230,10 @@ class ScriptedModel:
         asked = Asked(json.loads(body))
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
         denied = self.key is not None and not hmac.compare_digest(given, self.key)
-        fault = Fault("denied") if denied else self.take_fault(asked.words)
+        fault = Fault("denied") if denied else self.take_fault(asked)
         number = self.saw(body, fault)
+        if fault is not None and fault.kind == "silent":
+            await self.closing.wait()
         if fault is not None and fault.kind in _ERRORS:
             return _error(fault, given, str(asked.body.get("model")))
         answer = Answering(asked, _made(self.script(asked), fault), fault, number, self)

@@ -83,6 +83,7 @@ async def scene(
     clock: Clock | None = None,
     lines: Lines | None = None,
     log: Path | None = None,
+    agent_clock: Clock | None = None,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
     """A gateway with a language model agent; `settings` are LlmSettings."""
@@ -92,7 +93,7 @@ async def scene(
             LlmSettings(model="openai:scripted", base_url=server.base_url, api_key=KEY, api_key_env="TEST_KEY"),
             **settings,
         )
-        agent = LlmAgent(chosen, [lines], clock, chance=lambda: 0.0)
+        agent = LlmAgent(chosen, [lines], agent_clock or clock, chance=lambda: 0.0)
         platform = FakePlatform()
         world = World(url, agent, [platform], clock)
         try:

@@ -15,7 +15,7 @@ from everturn.agent.llm.calls import usage_of
 from everturn.agent.llm.compacting import Compacting
 from everturn.agent.llm.freezing import Prompt, frozen_prompt
 from everturn.agent.llm.providers import Models
-from everturn.agent.llm.rendering import Anchored, as_kept, extra_of
+from everturn.agent.llm.rendering import Anchored, arguments_of, as_kept, extra_of
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.toolbox import Toolbox, ToolSource
 from everturn.clock import Clock, SystemClock
@@ -69,7 +69,7 @@ class LlmAgent:
         while work.steps < self._settings.max_steps:
             got = await self._asking.ask(turn, partial(self._given, work), partial(self._shortened, work))
             response = _with_own_ids(got, turn)
-            calls = _calls(response, work.toolbox)
+            calls = _calls(got.response, response, work.toolbox)
             text = response.text or ""
             extra = extra_of(response, text, calls)
             if not calls:
@@ -106,6 +106,11 @@ def _with_own_ids(got: Got, turn: TurnContext) -> ModelResponse:
     return as_kept(got.response, used, f"{turn.id}-{rows[-1].seq if rows else 0}")
 
 
-def _calls(response: ModelResponse, toolbox: Toolbox) -> list[ToolCall]:
-    asked = [part for part in response.parts if isinstance(part, ToolCallPart)]
-    return [toolbox.call(part.tool_call_id, part.tool_name, part.args_as_json_str()) for part in asked]
+def _calls(said: ModelResponse, kept: ModelResponse, toolbox: Toolbox) -> list[ToolCall]:
+    """The calls with the ids that are kept, and the arguments as the model wrote them: what is wrong with them is said."""
+    pairs = zip(said.parts, kept.parts, strict=True)
+    return [
+        toolbox.call(own.tool_call_id, part.tool_name, arguments_of(part))
+        for part, own in pairs
+        if isinstance(part, ToolCallPart) and isinstance(own, ToolCallPart)
+    ]

@@ -59,6 +59,8 @@ def failure_of(error: Exception, secrets: tuple[str | None, ...]) -> Failure:
 def _kind(error: Exception, detail: str) -> Kind:
     if isinstance(error, Stalled):
         return Kind.STALLED
+    if isinstance(error, library.ModelAPIError) and isinstance(error.__cause__, ValueError):
+        return Kind.UNREADABLE  # a chunk that is not JSON
     kind = next((kind for type_, kind in _KINDS if isinstance(error, type_)), None)
     status = getattr(error, "status_code", 0)
     if kind in {None, Kind.SERVER} and 400 <= status < 500:

@@ -91,6 +91,11 @@ def plain_parts(content: str, calls: Sequence[ToolCall]) -> list[ModelResponsePa
     ]
 
 
+def arguments_of(part: ToolCallPart) -> str:
+    """The arguments as the model wrote them, be they JSON or not."""
+    return part.args if isinstance(part.args, str) else part.args_as_json_str()
+
+
 def valid_arguments(arguments: str) -> str:
     """A JSON object, whatever the model wrote: providers refuse a history with anything else."""
     try:
@@ -141,5 +146,5 @@ def as_kept(response: ModelResponse, used: Collection[str], fresh: str) -> Model
         known = part.tool_call_id
         own = f"{fresh}-{place}" if not known or known in taken or len(known) > _LONGEST_ID else known
         taken.add(own)
-        parts.append(replace(part, tool_call_id=own, args=valid_arguments(part.args_as_json_str())))
+        parts.append(replace(part, tool_call_id=own, args=valid_arguments(arguments_of(part))))
     return replace(response, parts=parts)
