@@ -8,7 +8,7 @@ from everturn.decide.rights import Rights, Scope
 from everturn.gateway.lifecycle import Stop
 from everturn.gateway.parts import Settings
 from everturn.model import Usage
-from everturn.store.operations.turns import count_usage
+from everturn.store.operations.spending import count_usage
 from everturn.testing import FakePlatform, World
 from tests.gateway.scenes import PATIENCE_S, Actor, answer_to, ask, die, restarted, said_in, session_of, told
 from tests.gateway.test_approvals import Asker
