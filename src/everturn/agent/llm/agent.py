@@ -97,7 +97,7 @@ class LlmAgent:
 
     async def _shortened(self, work: Work) -> bool:
         """Compact, because the provider says that the conversation is too long."""
-        return await self._compacting.compact(work.turn, await work.turn.history(HISTORY_ROWS))
+        return await self._compacting.shorten(work.turn, await work.turn.history(HISTORY_ROWS))
 
 
 def _with_own_ids(got: Got, turn: TurnContext) -> ModelResponse:

@@ -13,6 +13,7 @@ from everturn.decide.outcomes import Kind
 from everturn.model import Message
 
 _CHARS_OF_A_TOKEN = 3
+_KEPT_PART = 3  # the newest third stays when nothing else says how much
 
 
 class Compacting:
@@ -23,24 +24,30 @@ class Compacting:
         self._asking = asking
 
     async def before_call(self, turn: TurnContext, rows: Sequence[Message], frozen: str) -> bool:
-        """Compact if the request would pass its share of the window; True when the session is another one now."""
-        if estimated_tokens(rows, frozen) <= self._settings.compact_at * self._settings.context_tokens:
-            return False
-        return await self.compact(turn, rows)
+        """Compact if it is too long or the user asked for it; True when the session is another one now."""
+        settings = self._settings
+        if estimated_tokens(rows, frozen) > settings.compact_at * settings.context_tokens:
+            keep = rows_to_keep(rows, int(settings.compact_keep * settings.context_tokens))
+            return await self._compact(turn, rows, keep)
+        return await turn.session.compaction_wanted() and await self.shorten(turn, rows)
 
-    async def compact(self, turn: TurnContext, rows: Sequence[Message]) -> bool:
-        """Compact now, if there is something to summarise and nothing forbids it."""
-        keep = rows_to_keep(rows, int(self._settings.compact_keep * self._settings.context_tokens))
+    async def shorten(self, turn: TurnContext, rows: Sequence[Message]) -> bool:
+        """Compact whatever its size: the user asked for it, or the provider says that it is too long."""
+        keep = rows_to_keep(rows, estimated_tokens(rows) // _KEPT_PART)
+        if not keep:
+            await turn.session.compaction_failed("there is nothing to summarise")
+        return await self._compact(turn, rows, keep)
+
+    async def _compact(self, turn: TurnContext, rows: Sequence[Message], keep: int) -> bool:
+        """Compact, if there is something to summarise and nothing forbids it."""
         if not keep or not await turn.session.may_compact():
             return False
         room = int(self._settings.compact_at * self._settings.context_tokens) * _CHARS_OF_A_TOKEN
         text = SUMMARISE + to_summarise(rows[:-keep], room)
-        given = Given([Message(role="user", content=text, seq=1)], "", [])
-        failure, response = await self._asking.once(turn, given)
+        failure, response = await self._asking.once(turn, Given([Message(role="user", content=text, seq=1)], "", []))
         summary = (response.text or "").strip() if response is not None else ""
         if response is None or not summary or failure.kind not in {Kind.ANSWERED, Kind.LENGTH}:
             await turn.session.compaction_failed(failure.detail or failure.kind)
             return False
-        before = turn.session_id
         await turn.session.compact(summary, keep, usage_of(response))
-        return turn.session_id != before
+        return True

@@ -1,0 +1,83 @@
+"""A conversation that outgrows the window goes on in a child session; a summary that can not be made never fails a turn."""
+
+from typing import Any
+
+from tests.agent.llm.scenes import Scene, scene
+from tests.agent.llm.test_outcomes import STALL_S, Impatient
+from tests.gateway.scenes import restarted, session_of
+
+SMALL: dict[str, Any] = {"context_tokens": 1000, "compact_at": 0.5, "compact_keep": 0.1}
+LONG = "a long story " * 60
+
+
+async def told_stories(it: Scene) -> str:
+    """Say so much that the next turn has to compact; the session's id."""
+    for number in (1, 2):
+        await it.ask(f"{number} {LONG}")
+    return await session_of(it.world, it.platform, "one")
+
+
+async def test_a_long_conversation_goes_on_with_a_summary_and_its_newest_rows(store_url: str) -> None:
+    async with scene(store_url, **SMALL) as it:
+        before = await told_stories(it)
+        assert await it.ask("and now?") == "answer to and now?"
+        assert await session_of(it.world, it.platform, "one") != before
+        last = it.sent()[-1]
+        rows = await it.transcript()
+    assert rows[0].role == "summary"
+    assert [row.content for row in rows[-2:]] == ["and now?", "answer to and now?"]
+    assert last[1]["content"].endswith(rows[0].content)
+    assert last[-1] == {"role": "user", "content": "and now?"}
+    assert len(str(last)) < 3000
+
+
+async def test_a_summary_that_fails_does_not_fail_the_turn(store_url: str) -> None:
+    clock = Impatient()
+    async with scene(store_url, agent_clock=clock, stall_s=STALL_S, **SMALL) as it:
+        it.model.fail("server", times=99, words="Summarise the conversation")
+        before = await told_stories(it)
+        assert await it.ask("and now?") == "answer to and now?"
+        assert await session_of(it.world, it.platform, "one") == before
+        asked = [seen for seen in it.seen() if seen.fault]
+    assert len(asked) == 1
+
+
+async def test_an_overflow_is_answered_after_a_compaction(store_url: str) -> None:
+    async with scene(store_url) as it:
+        before = await told_stories(it)
+        it.model.fail("overflow", words="and now?")
+        assert await it.ask("and now?") == "answer to and now?"
+        assert await session_of(it.world, it.platform, "one") != before
+        assert [seen.fault for seen in it.seen()][2:] == ["overflow", None, None]
+
+
+async def test_an_overflow_that_stays_is_told(store_url: str) -> None:
+    async with scene(store_url) as it:
+        await told_stories(it)
+        it.model.fail("overflow", times=9, words="and now?")
+        assert "longer than the model can read" in await it.ask("and now?")
+        assert [seen.fault for seen in it.seen()][2:] == ["overflow", None, "overflow"]
+
+
+async def test_a_death_in_the_summary_is_recovered_from_and_no_note_is_summarised(store_url: str) -> None:
+    async with scene(store_url, **SMALL) as it:
+        await told_stories(it)
+        it.model.fail("silent", words="Summarise the conversation")
+        it.platform.say("one", "tools 2")
+        await it.model.until(lambda: it.model.seen[-1].fault == "silent")
+        await restarted(it.world)
+        assert await it.told("answer to tools 2")
+        summaries = [seen.body for seen in it.seen() if "Summarise the conversation" in seen.body]
+        assert it.lines.written == ["1", "2"]
+        assert not any("System note" in row.content for row in await it.transcript())
+    assert len(summaries) >= 2
+    assert not any("System note" in body for body in summaries)
+
+
+async def test_requests_after_a_compaction_share_their_bytes_again(store_url: str) -> None:
+    async with scene(store_url, **SMALL) as it:
+        await told_stories(it)
+        await it.ask("and now?")
+        await it.ask("and then?")
+        first, second = it.seen()[-2:]
+    assert second.conversation.startswith(first.conversation)
