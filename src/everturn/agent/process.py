@@ -1,0 +1,160 @@
+"""The agent of `kind = "process"`: a program that speaks the wire protocol on its input and output, one for each turn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from everturn.agent.elsewhere import Gone, WireAgent, WireSettings
+from everturn.agent.interface import Answer, TurnContext
+from everturn.agent.wire import Malformed
+from everturn.clock import Clock
+from everturn.errors import Unanswerable
+
+log = structlog.get_logger()
+GRACE_S = 2.0  # for a program whose input has ended
+MOST_LOG_CHARS = 500
+CHUNK = 1 << 16
+OWN_VARIABLES = "EVERTURN_"
+
+
+class ProcessAgent:
+    """Starts the program when a turn begins; it ends with its turn, and is started again when it died before."""
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, env: Mapping[str, str], clock: Clock, settings: WireSettings
+    ) -> None:
+        self._command = tuple(command)
+        self._folder = folder
+        self._env = {name: value for name, value in env.items() if not name.startswith(OWN_VARIABLES)}
+        self._settings = settings
+        self._wire = WireAgent(self._connect, clock, settings)
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Answer one turn."""
+        return await self._wire.run(turn)
+
+    async def close(self) -> None:
+        """Wait for the programs that are ending; no turn runs any more."""
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    def _connect(self) -> _Program:
+        return _Program(self)
+
+    async def start_program(self) -> Process:
+        """A new life of the program, in a process group of its own so that it can be ended with its children."""
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=self._folder, env=self._env,
+                limit=self._settings.line_bytes, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            why = f"the agent's program {self._command[0]!r} can not be started ({error.strerror})"
+            raise Unanswerable(why, "agent_not_started") from None
+
+    def end_program(self, process: Process, *, at_once: bool) -> None:
+        """End it in the background; nobody waits for a program that takes its time."""
+        if at_once:
+            _kill(process)
+        task = asyncio.create_task(_end(process))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+
+class _Program:
+    """The program of one attempt."""
+
+    def __init__(self, agent: ProcessAgent) -> None:
+        self._agent = agent
+        self._process: Process | None = None
+        self._errors: asyncio.Task[None] | None = None
+
+    async def ask(self, request: bytes) -> AsyncGenerator[bytes, None]:
+        """Write the request, read until the asker has enough."""
+        process = await self._running()
+        assert process.stdin is not None  # noqa: S101  we asked for pipes
+        assert process.stdout is not None  # noqa: S101
+        try:
+            process.stdin.write(request)
+            await process.stdin.drain()
+            while line := await process.stdout.readline():
+                yield line
+        except ValueError:
+            raise Malformed("a line of its reply is too long") from None
+        except ConnectionError:
+            pass
+        raise Gone(await self._how_it_ended(process))
+
+    def drop(self) -> None:
+        """Kill it; the next request starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            self._agent.end_program(process, at_once=True)
+
+    def leave(self) -> None:
+        """Let it end."""
+        process, self._process = self._process, None
+        if process is not None:
+            self._agent.end_program(process, at_once=False)
+
+    async def _running(self) -> Process:
+        if self._process is None:
+            self._process = await self._agent.start_program()
+            self._errors = asyncio.create_task(_log_errors(self._process))
+        return self._process
+
+    async def _how_it_ended(self, process: Process) -> str:
+        """It closed its output: it is ending, or as good as dead."""
+        self.drop()
+        code = await process.wait()
+        if code in {-signal.SIGKILL, 0}:
+            return "the agent's program ended in the middle of its reply"
+        return f"the agent's program ended with code {code} in the middle of its reply"
+
+
+async def _log_errors(process: Process) -> None:
+    """What the program writes to its error output goes to our log, bounded; it never blocks the program."""
+    assert process.stderr is not None  # noqa: S101
+    while True:
+        try:
+            line = await process.stderr.readline()
+        except ValueError:
+            continue  # longer than our buffer: what was read of it is gone
+        if not line:
+            return
+        log.info("agent program", pid=process.pid, line=line.decode(errors="replace").rstrip()[:MOST_LOG_CHARS])
+
+
+async def _end(process: Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), GRACE_S)
+    _kill(process)  # and what it left behind in its group
+    await process.wait()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(_forget(process), GRACE_S)
+
+
+async def _forget(process: Process) -> None:
+    """Read what is left: only then the pipe is closed."""
+    while process.stdout is not None and await process.stdout.read(CHUNK):
+        pass
+
+
+def _kill(process: Process) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)

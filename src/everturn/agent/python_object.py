@@ -1,0 +1,43 @@
+"""The agent of `kind = "python"`: an object, a class or an async function of somebody else's module."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from everturn.agent.interface import Agent, Answer, TurnContext
+from everturn.errors import ConfigError
+
+
+class FunctionAgent:
+    """An async function as an agent; it may return its text alone."""
+
+    def __init__(self, run: Callable[[TurnContext], Awaitable[Answer | str]]) -> None:
+        self._run = run
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Call it."""
+        answer = await self._run(turn)
+        return Answer(answer) if isinstance(answer, str) else answer
+
+
+def load(name: str) -> Agent:
+    """The agent at `module:object`. Raises ConfigError with the reason. Imports code: not for the event loop."""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+        if inspect.isclass(found):
+            found = found()
+    except Exception as error:  # whatever somebody else's module raises
+        raise ConfigError(f"{name} can not be loaded: {type(error).__name__}: {error}") from error
+    if inspect.iscoroutinefunction(found):
+        return FunctionAgent(found)
+    if inspect.iscoroutinefunction(getattr(found, "run", None)):
+        return FunctionAgent(found.run)
+    raise ConfigError(
+        f"{name} is no agent: it needs an `async def run(self, turn)`, or to be an async function of the turn"
+    )
