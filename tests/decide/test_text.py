@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.decide.text import Unit, split, utf16
+from everturn.decide.text import Unit, split, storable, utf16
 
 
 def utf8(text: str) -> int:
@@ -159,3 +159,11 @@ def test_prose_stays_prose_and_code_stays_code(text: str, limit: int) -> None:
     pieces = split(text, limit)
     assert [word for piece in pieces for word in prose_and_code(piece)] == prose_and_code(text)
     assert all(len(piece) <= limit for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("", ""), ("plain", "plain"), ("a\x00b", "a\ufffdb"), ("ä\x00", "ä\ufffd"), ("\ud83d", "?"), ("😀\x01", "😀\x01")],
+)
+def test_what_a_database_can_not_keep_is_replaced(text: str, kept: str) -> None:
+    assert storable(text) == kept

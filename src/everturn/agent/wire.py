@@ -166,8 +166,8 @@ def tool_calls(step: StepLine, own: Sequence[Message]) -> list[ToolCall]:
     if not 0 < len(step.calls) <= MOST_CALLS:
         raise Malformed(f"a step must have 1 to {MOST_CALLS} calls")
     for call in step.calls:
-        if not 0 < len(call.id) <= MOST_ID_CHARS or not call.name:
-            raise Malformed(f"a call must have a name, and an id of at most {MOST_ID_CHARS} characters")
+        if not 0 < len(call.id) <= MOST_ID_CHARS or not call.name or not (call.id + call.name).isprintable():
+            raise Malformed(f"a call must have a name, and an id of at most {MOST_ID_CHARS} printable characters")
         if call.id in used:
             raise Malformed("two calls of one turn have the same id")
         used.add(call.id)

@@ -18,6 +18,13 @@ def utf16(text: str) -> int:
     return len(text) + sum(character > "\uffff" for character in text)
 
 
+def storable(text: str) -> str:
+    """The text without what a database can not keep: zero characters and halves of pairs."""
+    if text.isascii():
+        return text.replace("\x00", "\ufffd")
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
 def split(text: str, limit: int, unit: Unit = len) -> list[str]:
     """Pieces of at most `limit` units, none empty; a code block that is cut is closed and reopened.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from everturn import points
 from everturn.agent.interface import RunTool
 from everturn.decide.outputs import output_id, shorten
+from everturn.decide.text import storable
 from everturn.gateway.asking import ask
 from everturn.gateway.attempt import Attempt
 from everturn.model import Effect, Message, ToolCall
@@ -60,7 +61,7 @@ class Effects:
 
     async def _act(self, call: ToolCall, run: RunTool, then: ToolCall | None) -> Message:
         points.reached("effect.begun")
-        content = await run(call, f"{self._attempt.begun.turn}:{call.id}")
+        content = storable(await run(call, f"{self._attempt.begun.turn}:{call.id}"))
         points.reached("effect.acted")
         return await self._record(call, content, then, unknown=False)
 

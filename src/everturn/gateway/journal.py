@@ -9,6 +9,7 @@ from everturn import points
 from everturn.agent.interface import NO_USAGE, RunTool
 from everturn.decide.approvals import person_of
 from everturn.decide.spending import day_of, who_spends
+from everturn.decide.text import storable
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.effects import Effects
 from everturn.gateway.kept import KeptSession
@@ -136,7 +137,7 @@ class JournaledTurn:
         """Commit a model response, run its calls in order, commit each result."""
         response = Message(
             role="assistant",
-            content=content,
+            content=storable(content),
             seq=self._attempt.next_seq(),
             calls=tuple(calls),
             extra=extra,

@@ -12,6 +12,7 @@ from everturn import points
 from everturn.agent.interface import Agent, Answer
 from everturn.decide import words
 from everturn.decide.recovery import Verdict
+from everturn.decide.text import storable
 from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
 from everturn.gateway.asking import Unwound
 from everturn.gateway.attempt import Attempt
@@ -81,7 +82,7 @@ class Runner:
         points.reached("turn.answering")
         parts, begun = self._parts, attempt.begun
         message = Message(
-            role="assistant", content=answer.text, seq=attempt.next_seq(), extra=answer.extra, at=parts.clock.now()
+            role="assistant", content=storable(answer.text), seq=attempt.next_seq(), extra=answer.extra, at=parts.clock.now()
         )
         delivery = parts.delivery(begun.source.platform)
         finishing = parts.store.run(
@@ -111,7 +112,7 @@ class Runner:
             self._parts.hub.resync(key)
 
     async def _fail(self, begun: Begun, why: str) -> bool:
-        parts = self._parts
+        parts, why = self._parts, storable(why)
         delivery = parts.delivery(begun.source.platform)
         failing = parts.store.run(fail, begun, why, words.failed(why), parts.clock.now(), delivery)
         failing.add_done_callback(partial(self._failed, begun.key, delivery))
