@@ -73,6 +73,7 @@ def gateway(home: Path, **settings: object) -> Iterator[Child]:
     port = free_port()
     command = [sys.executable, "-P", "-m", "everturn", "run", "--home", str(home), "--port", str(port)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("EVERTURN_")}
+    env |= {"EVERTURN_AGENT_KIND": "demo"}
     env |= {f"EVERTURN_{name.upper()}": str(value) for name, value in settings.items()}
     began = time.perf_counter()
     process = subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL)

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from everturn import __version__
-from everturn.agent.demo import DemoAgent
+from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
 from everturn.config import Loaded
 from everturn.decide.keys import Isolation
@@ -86,16 +86,20 @@ class Process:
         """Open, recover, serve, drain, close."""
         self._listen_to_signals()
         self.supervised = watch_supervisor(grace_s=self._config.drain.timeout_s + SPARE_DRAIN_S)
-        store = await open_store(self._config.store.url or f"sqlite:///{self._home.database}")
+        agents = Agents(self._config, Given(home=self._home.path, env=os.environ, clock=SystemClock()))
         try:
-            return await self._serve(store)
+            await agents.open()
+            store = await open_store(self._config.store.url or f"sqlite:///{self._home.database}")
+            try:
+                return await self._serve(store, agents)
+            finally:
+                await store.close()
         finally:
-            await store.close()
+            await agents.close()
 
-    async def _serve(self, store: Store) -> int:
+    async def _serve(self, store: Store, agents: Agents) -> int:
         clock, platform = SystemClock(), ApiPlatform()
-        agent = DemoAgent(self._home.path / "demo-ledger.txt", clock)
-        self._gateway = gateway = Gateway(store, agent, {platform.name: platform}, clock, settings_of(self._config))
+        self._gateway = gateway = Gateway(store, agents, {platform.name: platform}, clock, settings_of(self._config))
         gateway.asked.add_done_callback(self._asked_in_a_chat)
         await gateway.start()
         serving = await self._open_door(gateway, platform)

@@ -32,7 +32,7 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
     """Ours, with these settings of a gateway and no others. Its bytecode is kept: hundreds of starts pay for it once."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("EVERTURN_")}
     ours.pop("PYTHONDONTWRITEBYTECODE", None)
-    return ours | dict(settings)
+    return ours | {"EVERTURN_AGENT_KIND": "demo"} | dict(settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,11 @@ class Runner:
         points.reached("turn.answering")
         parts, begun = self._parts, attempt.begun
         message = Message(
-            role="assistant", content=storable(answer.text), seq=attempt.next_seq(), extra=answer.extra, at=parts.clock.now()
+            role="assistant",
+            content=storable(answer.text),
+            seq=attempt.next_seq(),
+            extra=answer.extra,
+            at=parts.clock.now(),
         )
         delivery = parts.delivery(begun.source.platform)
         finishing = parts.store.run(

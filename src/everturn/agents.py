@@ -1,0 +1,259 @@
+"""The agents of one gateway, made from its settings. What a kind needs is loaded when a table names it, never before."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from everturn.agent.demo import DemoAgent
+from everturn.agent.interface import Agent, Answer, TurnContext
+from everturn.clock import Clock
+from everturn.decide.agent_words import no_such_agent
+from everturn.decide.keys import agent_of
+from everturn.errors import ConfigError, Unanswerable
+from everturn.model import SessionSource
+from everturn.settings import MAIN, AgentConfig, Config
+
+if TYPE_CHECKING:
+    from everturn.agent.elsewhere import WireSettings
+    from everturn.agent.llm.settings import LlmSettings
+    from everturn.agent.local_server import Address, LocalServer
+    from everturn.agent.toolbox import ToolSource
+
+# Where a provider's libraries look for a key that nobody named.
+USUAL_VARIABLES = {"openai": "OPENAI_API_KEY", "openai-chat": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
+
+@runtime_checkable
+class CanStart(Protocol):
+    """An agent that has something to do before the first message."""
+
+    def start(self) -> None:
+        """Begin with it; does not wait."""
+        ...
+
+
+@runtime_checkable
+class CanClose(Protocol):
+    """An agent that holds something that must be let go."""
+
+    async def close(self) -> None:
+        """Let go."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What agents are made with."""
+
+    home: Path
+    env: Mapping[str, str]
+    clock: Clock
+    tools: Callable[[], Sequence[ToolSource]] = tuple
+
+
+class Agents:
+    """All of them as one agent: a turn goes to the one that its key names, as that is on its platform and in its chat."""
+
+    def __init__(self, config: Config, given: Given) -> None:
+        self._configs: dict[str, AgentConfig] = {MAIN: config.agent, **config.agents}
+        self._given = given
+        self._made: dict[tuple[str, str], Agent] = {}
+
+    async def open(self) -> None:
+        """Make them all, in a thread: their libraries are large. Raises ConfigError with what is wrong, and where."""
+        making = _Making(self._given)
+        for name, config in self._configs.items():
+            table = "agent" if name == MAIN else f"agents.{name}"
+            for variant, own in variants(config):
+                self._made[name, variant] = await asyncio.to_thread(making.make, own, table)
+        for agent in self._made.values():
+            if isinstance(agent, CanStart):
+                agent.start()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Answer a turn with its agent. Raises Unanswerable when there is none of that name any more."""
+        return await self.of(turn.key, turn.source).run(turn)
+
+    def of(self, key: str, source: SessionSource) -> Agent:
+        """Who answers what comes from here under this key."""
+        name = agent_of(key)
+        config = self._configs.get(name)
+        if config is None:
+            raise Unanswerable(no_such_agent(name, self._configs), "no_such_agent")
+        return self._made[name, variant_of(config, source)]
+
+    async def close(self) -> None:
+        """Let go of what they hold."""
+        for agent in {id(each): each for each in self._made.values()}.values():
+            if isinstance(agent, CanClose):
+                await agent.close()
+
+
+def variants(config: AgentConfig) -> Iterator[tuple[str, AgentConfig]]:
+    """The agent everywhere, on each platform and in each chat that has a table of its own."""
+    yield "", config.at("")
+    for platform in config.platform:
+        yield platform, config.at(platform)
+    for chat in config.chat:
+        yield chat, config.at(*chat.split(":", 1))
+
+
+def variant_of(config: AgentConfig, source: SessionSource) -> str:
+    """Which of the variants answers here."""
+    ids = (source.chat_id, source.chat_id_alt, source.parent_chat_id)
+    chats = (f"{source.platform}:{each}" for each in ids if each)
+    platform = source.platform if source.platform in config.platform else ""
+    return next((chat for chat in chats if chat in config.chat), platform)
+
+
+def kind_of(config: AgentConfig, lacks_local: Callable[[], str | None]) -> str:
+    """The kind that answers: the one that is set, else the one that the other settings name."""
+    if config.kind != "auto":
+        return config.kind
+    named = {"llm": config.model, "python": config.object, "process": config.command, "http": config.url}
+    found = next((kind for kind, value in named.items() if value), None)
+    return found or ("demo" if lacks_local() else "local")
+
+
+def _lacks_local() -> str | None:
+    from everturn.agent.local_server import missing
+
+    return missing()
+
+
+class _Making:
+    """Makes agents; those that can share something do."""
+
+    def __init__(self, given: Given) -> None:
+        self._given = given
+        self._demo = DemoAgent(given.home / "demo-ledger.txt", given.clock)
+        self._server: LocalServer | None = None
+
+    def make(self, config: AgentConfig, table: str) -> Agent:
+        """The agent of one table. Raises ConfigError."""
+        kinds: dict[str, Callable[[AgentConfig, str], Agent]] = {
+            "demo": self._make_demo,
+            "llm": self._make_llm,
+            "local": self._make_local,
+            "python": self._make_python,
+            "process": self._make_process,
+            "http": self._make_http,
+        }
+        return kinds[kind_of(config, _lacks_local)](config, table)
+
+    def _make_demo(self, _config: AgentConfig, _table: str) -> Agent:
+        return self._demo
+
+    def _make_llm(self, config: AgentConfig, table: str) -> Agent:
+        from everturn.agent.llm.settings import LlmSettings
+
+        return self._language_model(
+            LlmSettings(
+                model=config.model,
+                base_url=config.base_url or None,
+                api_key=self._key(config, table),
+                api_key_env=config.api_key_env or None,
+                **self._instructions(config, table),
+                max_steps=config.max_steps,
+                max_output_tokens=config.max_output_tokens or None,
+                context_tokens=config.context_tokens,
+                fallback=config.fallback,
+                stall_s=config.stall_s,
+                retries=config.retries,
+            )
+        )
+
+    def _language_model(self, settings: LlmSettings) -> Agent:
+        try:
+            from everturn.agent.llm.agent import LlmAgent
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"a language model needs {error.name}: install everturn[llm]") from None
+        return LlmAgent(settings, self._given.tools(), self._given.clock)
+
+    def _make_local(self, config: AgentConfig, table: str) -> Agent:
+        from everturn.agent.llm.settings import LlmSettings
+        from everturn.agent.local import INSTRUCTIONS, MODEL, MOST_OUTPUT_TOKENS, LocalAgent
+        from everturn.agent.local_server import LocalServer, LocalSettings
+
+        numbers = LocalSettings()
+        self._server = self._server or LocalServer(self._given.clock, numbers)
+        told = {"instructions": INSTRUCTIONS} | self._instructions(config, table)
+
+        def make(address: Address) -> Agent:
+            return self._language_model(
+                LlmSettings(
+                    model=f"openai:{MODEL}",
+                    base_url=f"{address.url}/v1",
+                    api_key=address.key,
+                    **told,
+                    max_steps=config.max_steps,
+                    max_output_tokens=config.max_output_tokens or MOST_OUTPUT_TOKENS,
+                    context_tokens=numbers.context_tokens,
+                    stall_s=config.stall_s,
+                    retries=config.retries,
+                )
+            )
+
+        return LocalAgent(self._demo, self._server, make)
+
+    def _make_python(self, config: AgentConfig, table: str) -> Agent:
+        from everturn.agent.python_object import load
+
+        if str(self._given.home) not in sys.path:
+            sys.path.append(str(self._given.home))  # at the end: nothing in the home takes the place of a library
+        try:
+            return load(config.object)
+        except ConfigError as error:
+            raise ConfigError(f"{table}.object: {error}") from error
+
+    def _make_process(self, config: AgentConfig, table: str) -> Agent:
+        from everturn.agent.process import ProcessAgent
+
+        settings = self._wire_settings(config, table)
+        return ProcessAgent(config.command, self._given.home, self._given.env, self._given.clock, settings)
+
+    def _make_http(self, config: AgentConfig, table: str) -> Agent:
+        from everturn.agent.endpoint import EndpointAgent
+
+        key = self._variable(config.api_key_env, table) if config.api_key_env else None
+        return EndpointAgent(config.url, key, self._given.clock, self._wire_settings(config, table))
+
+    def _wire_settings(self, config: AgentConfig, table: str) -> WireSettings:
+        from everturn.agent.elsewhere import WireSettings
+
+        told = self._instructions(config, table)
+        return WireSettings(**told, max_steps=config.max_steps, retries=config.retries, stall_s=config.stall_s)
+
+    def _instructions(self, config: AgentConfig, table: str) -> dict[str, Any]:
+        """What the owner wrote, here and in a file; nothing when there is nothing, so that a kind's own words hold."""
+        texts = [config.instructions]
+        if config.instructions_file:
+            path = self._given.home / config.instructions_file
+            try:
+                texts.append(path.read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+                raise ConfigError(f"{table}.instructions_file: {path} can not be read: {why}") from error
+        text = "\n\n".join(each.strip() for each in texts if each.strip())
+        return {"instructions": text} if text else {}
+
+    def _key(self, config: AgentConfig, table: str) -> str | None:
+        if config.api_key_env:
+            return self._variable(config.api_key_env, table)
+        usual = USUAL_VARIABLES.get(config.model.partition(":")[0])
+        if usual is None or config.base_url:
+            return None  # the provider's own way, or a server that may want none
+        return self._variable(usual, table)
+
+    def _variable(self, name: str, table: str) -> str:
+        if value := self._given.env.get(name, "").strip():
+            return value
+        raise ConfigError(
+            f"the environment variable {name} is not set, but the agent of [{table}] needs the key in it;"
+            f" set it, or name another one in {table}.api_key_env"
+        )
