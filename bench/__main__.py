@@ -26,6 +26,8 @@ FIGURES = (
     "beside",
     "start_help",
     "start_loads",
+    "model_turns",
+    "waiting_calls",
 )
 OTHERS = ("profile",)  # by name only
 

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, Self
 
 from bench.rounds import Sample, block
+from everturn.agent.interface import Agent
 from everturn.clock import SystemClock
 from everturn.gateway.lifecycle import Gateway, Stop
 from everturn.gateway.parts import Settings
@@ -73,18 +74,22 @@ class Running:
     def __init__(self, gateway: Gateway, store: Watched, platform: str) -> None:
         self.gateway = gateway
         self.store = store
+        self.words = WORDS
         self._platform = platform
         self._ids = map(f"{secrets.token_hex(4)}-{{}}".format, count())
         self._accept = gateway.intake.accept
 
     @classmethod
-    async def open(cls, url: str, *, api: bool = False, settings: Settings = SETTINGS) -> Self:
+    async def open(
+        cls, url: str, *, api: bool = False, settings: Settings = SETTINGS, agent: Agent | None = None
+    ) -> Self:
         """On a platform that is sent to (class A: it knows our keys), or on the HTTP platform, whose delivery is an event."""
         store = await open_store(url)
         platform: Platform = ApiPlatform() if api else FakePlatform()
         watched = Watched(store, finish, _key_of_finish) if api else Watched(store, record_sent, _key_of_sent)
-        agent = ScriptedAgent(tools=["look"])
-        gateway = Gateway(watched, agent, {platform.name: platform}, SystemClock(), settings)
+        gateway = Gateway(
+            watched, agent or ScriptedAgent(tools=["look"]), {platform.name: platform}, SystemClock(), settings
+        )
         await gateway.start()
         return cls(gateway, watched, platform.name)
 
@@ -96,7 +101,7 @@ class Running:
         """A message at the door; its key, after the commit."""
         number = next(self._ids)
         source = SessionSource(platform=self._platform, chat_id=chat, message_id=number)
-        accepted = await self._accept(Inbound(id=f"{number}@{chat}", source=source, text=WORDS))
+        accepted = await self._accept(Inbound(id=f"{number}@{chat}", source=source, text=self.words))
         return accepted.key
 
     async def measure(self, chat_of: Callable[[int], str], sessions: int, seconds: float) -> Sample:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol, runtime_checkable
 
 from everturn.agent.demo import is_for_demo
 from everturn.agent.interface import Agent, Answer, TurnContext
@@ -12,11 +13,17 @@ from everturn.agent.local_server import Address, LocalServer
 from everturn.errors import Unanswerable
 
 MODEL = "smollm2-135m-instruct"
-INSTRUCTIONS = "You are a helpful assistant."  # a model of this size follows no longer ones
+# The words it was trained with: with any others a model of this size wanders off.
+INSTRUCTIONS = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 MOST_OUTPUT_TOKENS = 300
 
 MakeAgent = Callable[[Address], Agent]
 """Makes the agent that talks to the model at an address; called in a thread, for it loads its libraries."""
+
+
+@runtime_checkable
+class _CanClose(Protocol):
+    async def close(self) -> None: ...
 
 
 class LocalAgent:
@@ -48,6 +55,7 @@ class LocalAgent:
             self._warming.cancel()
             with suppress(asyncio.CancelledError):
                 await self._warming
+        await self._let_go()
         await self._server.close()
 
     async def _warm(self) -> None:
@@ -58,5 +66,11 @@ class LocalAgent:
         """The agent for this address; another one only when the model had to move to another port."""
         async with self._making:
             if self._talking is None or self._talking[0] != address:
+                await self._let_go()
                 self._talking = (address, await asyncio.to_thread(self._make, address))
             return self._talking[1]
+
+    async def _let_go(self) -> None:
+        talking, self._talking = self._talking, None
+        if talking is not None and isinstance(talking[1], _CanClose):
+            await talking[1].close()

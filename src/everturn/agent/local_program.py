@@ -17,7 +17,7 @@ from typing import Any
 
 NICE = 5  # the gateway goes first on a busy machine
 PROMPT_CACHE_MIB = 64
-SAMPLING = {"temp": 0.2, "top_p": 0.9, "penalty_repeat": 1.1}  # a small model repeats itself without a penalty
+SAMPLING = {"temp": 0.2, "top_p": 0.9, "penalty_repeat": 1.05}  # a small model repeats itself without a penalty
 LOOPBACK = "127.0.0.1"
 
 

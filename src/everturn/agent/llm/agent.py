@@ -48,10 +48,11 @@ class LlmAgent:
         sources: Sequence[ToolSource] = (),
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
+        models: Models | None = None,
     ) -> None:
         self._settings = settings
         self._sources = sources
-        self._models = Models(settings)
+        self._models = models or Models(settings)
         self._models.get(settings.model)  # a setting that can not work is found at the start
         self._asking = Asking(settings, self._models, clock or SystemClock(), chance)
         self._compacting = Compacting(settings, self._asking)
