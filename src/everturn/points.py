@@ -18,6 +18,7 @@ ALL: frozenset[str] = frozenset(
         "turn.calling",  # the agent is about to call the model and that is stored
         "step.committed",  # a model response is stored (and its first effect begun)
         "effect.begun",  # an effect is stored as begun, not run
+        "message.owed",  # a message that a tool sends is stored as owed, the tool's result is not
         "effect.acted",  # the effect ran, its result is not stored
         "effect.committed",  # its result is stored
         "approval.asked",  # a question is stored, its turn waits and nobody holds the key

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from everturn import points
-from everturn.agent.interface import Answer, TurnContext
+from everturn.agent.interface import Answer, RunTool, TurnContext
+from everturn.agent.tools.send import Sender
 from everturn.decide.delivery import Surety
 from everturn.gateway.parts import Settings
-from everturn.model import Effect, ToolCall
+from everturn.model import Effect, SessionSource, ToolCall
 from everturn.testing import FakePlatform, World
 from tests.waiting import poll
 
@@ -25,6 +26,7 @@ DIED = 137
 CANCELLED = 3
 DONE = 0
 STUCK = 9
+SENT = "sent by a tool"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class LedgerAgent:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.send: Sender | None = None
         self.waiting = asyncio.Event()
 
     async def run(self, turn: TurnContext) -> Answer:
@@ -61,16 +64,27 @@ class LedgerAgent:
         await turn.calling()
         done = 0
         if turn.attempt > 1:
-            await turn.settle(self._act)
+            await turn.settle(self._sender(turn) if words.startswith("send") else self._act)
             done = sum(row.role == "tool" for row in await turn.own())
         steps = int(words.split()[1]) if words.startswith("tools") else 0
         for number in range(done + 1, steps + 1):
             call = ToolCall(id=f"{turn.id}/{number}", name="write", effect=Effect.ONCE)
             self._log("requests", f"request {call.id}")
             await turn.step("", [call], self._act)
+        if words.startswith("send") and done == 0:
+            await turn.step("", [ToolCall(f"{turn.id}/send", "send", effect=Effect.IDEMPOTENT)], self._sender(turn))
         if words.startswith("wait"):
             await self._wait(turn)
         return Answer(answer_to(turn.words))
+
+    def _sender(self, turn: TurnContext) -> RunTool:
+        """Sends a message to another chat, as the send tool does."""
+
+        async def run(call: ToolCall, _key: str) -> str:
+            to = SessionSource(platform="fake", chat_id="two", user_id="ann")
+            return str(self.send is not None and await self.send(turn, call.id, to, SENT))
+
+        return run
 
     async def _wait(self, turn: TurnContext) -> None:
         stopped = self._folder / f"waited-{turn.id}"
@@ -111,6 +125,7 @@ async def _live(life: Life) -> int:
     hits: Counter[str] = Counter()
     points.install(_hook(life.death) if life.death else lambda name: hits.update([name]))
     await world.start()
+    agent.send = world.gateway.sending.send
     scenario = asyncio.ensure_future(SCENARIOS[life.scenario](world, platform, agent))
     failed = asyncio.ensure_future(_wait_for(world.gateway.failed))
     try:
@@ -186,6 +201,13 @@ async def tools(world: World, platform: FakePlatform, _agent: LedgerAgent) -> No
     await _until_answered(world, platform, "one", answer_to("after"))
 
 
+async def sends(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
+    """A turn whose tool sends a message to another chat."""
+    _say_once(platform, "one", "send")
+    await platform.until(lambda: SENT in platform.texts("two"))
+    await _until_answered(world, platform, "one", answer_to("send"))
+
+
 async def reset(world: World, platform: FakePlatform, agent: LedgerAgent) -> None:
     """`/new` while a turn runs: its answer never comes, the next message is answered in a fresh session."""
     _say_once(platform, "one", "wait for ever")
@@ -229,7 +251,7 @@ async def two_recoveries(world: World, platform: FakePlatform, agent: LedgerAgen
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "plain": plain, "tools": tools, "reset": reset, "drain": drain, "finish": finish, "beside": beside, "two_recoveries": two_recoveries,
+    "plain": plain, "tools": tools, "sends": sends, "reset": reset, "drain": drain, "finish": finish, "beside": beside, "two_recoveries": two_recoveries,
 }  # fmt: skip
 
 

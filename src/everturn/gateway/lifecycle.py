@@ -22,6 +22,7 @@ from everturn.gateway.intake import Intake
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts, Settings
 from everturn.gateway.recovery import REASONS, Recovery, Report
+from everturn.gateway.sending import Sending
 from everturn.gateway.turns import Turns
 from everturn.gateway.upkeep import Upkeep
 from everturn.ids import Ids
@@ -53,6 +54,7 @@ class Gateway:
         self.outbox = Outbox(self.parts)
         self.turns = Turns(self.parts, agent, self.outbox)
         self.commands = Commands(self.parts, self.turns, self.outbox, self._restart_asked)
+        self.sending = Sending(self.parts, self.outbox.wake)
         self.intake = Intake(self.parts, self.turns, self.commands, self.outbox)
         self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
         self.upkeep = Upkeep(self.parts, self.recovery)
