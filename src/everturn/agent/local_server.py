@@ -197,7 +197,7 @@ class LocalServer:
             return "" if not line else "it said something else than its address"
         self._port, self._pid = urlsplit(url).port or 0, process.pid
         self._set(Address(url, self._key))
-        log.info("the local model is ready", address=url)
+        log.info("the local model is ready", port=self._port)
         await process.wait()
         return ""
 

@@ -1,0 +1,38 @@
+"""A newcomer's first words: a real gateway process, a real model on this machine, no key, no network."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.outside import call, post
+from tests.cli.program import GatewayProgram
+from tests.cli.test_start_up import packages
+from tests.waiting import poll
+
+LONGEST_S = 240.0  # libraries and a model are loaded, on whatever machine this is
+
+
+def answers(home: Path) -> list[Any]:
+    """What the agent has said in the chat so far."""
+    rows = call(home, "/api/chats/ann/transcript")["messages"]
+    return [row["content"] for row in rows if row["role"] == "assistant"]
+
+
+@pytest.mark.timeout(2 * LONGEST_S)
+async def test_the_real_local_model_answers_through_a_real_gateway(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path, EVERTURN_AGENT_KIND="local", PYTHONPROFILEIMPORTTIME="1") as gateway:
+        gateway.ready()
+        post(tmp_path, "ann", "first", "What is the capital of France?")
+        await poll(lambda: bool(answers(tmp_path)), LONGEST_S, 0.2)
+        (life,) = call(tmp_path, "/control/explain/first")["messages"]
+        said = answers(tmp_path)
+        assert gateway.kill(signal.SIGTERM) == 0
+        loaded = packages(gateway.output)
+    assert said[0].strip()
+    assert life["turn"]["state"] == "answered", json.dumps(life)
+    assert ("pydantic_ai" in loaded, "xllamacpp" in loaded) == (True, False)
+    assert "xllamacpp" not in sys.modules
