@@ -104,3 +104,16 @@ def test_an_interrupted_turn_tells_why_it_waits() -> None:
         "turn 7 is interrupted: cut off by a restart whose patience ran out (restart_timeout)",
         "the message is being answered",
     ]
+
+
+def test_what_a_turn_used_what_failed_and_what_it_asked_is_told() -> None:
+    usage = {"requests": 2, "input_tokens": 900, "output_tokens": 40, "cached_tokens": 800, "cost": 0.0125}
+    failed = {"attempt": 1, "kind": "overloaded", "why": "503", "wait_s": 2.0, "at": 2.0}
+    compaction = {"attempt": 2, "kind": "compaction", "why": "no summary", "wait_s": 0.0, "at": 6.0}
+    asked = {"id": "5", "call_id": "c", "tool": "shell", "question": "?", "state": "approved", "asked_at": 3.0,
+             "answered_at": 4.5, "answered_by": "fake:ann"}  # fmt: skip
+    told = words(life(turn=turn(usage=usage, failures=[failed, compaction], approvals=[asked])))
+    assert "model call failed (overloaded): 503; tried again after 2 s (attempt 1)" in told
+    assert "compaction failed: no summary (attempt 2)" in told
+    assert told.index("question 5 asked: may shell be used?") < told.index("question 5 approved by fake:ann")
+    assert "used in all: 2 model requests, 900 tokens in (800 cached), 40 out, costs 0.0125" in told

@@ -16,6 +16,7 @@ EVERY_TEXT = [
     words.failed("the model gave no answer"),
     *(words.stopped(waiting) for waiting in (0, 1, 5)),
     words.nothing_to_stop(),
+    words.cut("half of an"),
     *(words.fresh(withdrawn) for withdrawn in (0, 1, 5)),
     *(words.resumed("old-1", interrupted) for interrupted in (True, False)),
     words.nothing_to_resume(),

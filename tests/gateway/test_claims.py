@@ -14,10 +14,11 @@ from tests import house
 CLAIMS = {
     "D0": {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12},  # 8 is an observation
     "D1": {*range(2, 15)},  # 1 is history, from 15 on they concern other parts
-    "D3": {1, 2, 3, 4, 6, 7, 8, 10, 11, 13},  # 5, 9 and 12 concern compaction, 14 is a status
+    "D2": {*range(1, 9)},
+    "D3": {*range(1, 14)},  # 14 is a status
     "D4": {*range(1, 35)},
 }
-TRAPS = {1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 13, 15, 16, 17}  # 3: compaction, 8 and 18: access, 14: edits
+TRAPS = {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 15, 16, 17}  # 8 and 18: access, 14: edits
 CLAIM = re.compile(r"\b(d\d)[._](\d+)(?!\d)", re.IGNORECASE)
 TRAP = re.compile(r"\btraps? (\d+)", re.IGNORECASE)
 

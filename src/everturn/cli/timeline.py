@@ -15,13 +15,20 @@ ENDS = {
     "dead": "the message is a dead letter: it was given up",
 }
 OPEN = {"waiting": "the message waits for its turn", "claimed": "the message is being answered"}
-STEPS = {"user": "the user's words stored", "assistant": "model response stored", "tool": "tool result stored"}
+STEPS = {
+    "summary": "summary of the earlier conversation stored",
+    "user": "the user's words stored",
+    "assistant": "model response stored",
+    "tool": "tool result stored",
+}
 WHYS = {
     "restart_timeout": "cut off by a restart whose patience ran out (restart_timeout)",
     "shutdown_timeout": "cut off by a stop whose patience ran out (shutdown_timeout)",
     "restart_interrupted": "the gateway ended without warning (restart_interrupted)",
     "the gateway ended": "the gateway ended while it was running",
     "cancelled": "it was cancelled",
+    "waits for an approval": "it waits for a person's answer",
+    "cut": "answered, but the answer is not complete",
     "failed": "it failed",
     "suspended": "the session was suspended after repeated interruptions",
     "/new": "the user began a fresh conversation (/new)",
@@ -64,8 +71,41 @@ def _turn(turn: Json) -> Iterator[Line]:
         yield Line(max(step["at"], begun), 5 if step["role"] == "tool" else 3, words)
     for effect in turn["effects"]:
         yield from _effect(effect)
+    for failure in turn.get("failures", ()):
+        wait = f"; tried again after {failure['wait_s']:g} s" if failure["wait_s"] else ""
+        yield Line(
+            failure["at"], 3, f"{_failed(failure['kind'])}: {failure['why']}{wait} (attempt {failure['attempt']})"
+        )
+    for approval in turn.get("approvals", ()):
+        yield from _approval(approval)
     if turn["ended_at"] is not None:
+        if turn.get("usage", {}).get("requests"):
+            yield Line(turn["ended_at"], 8, _used(turn["usage"]))
         yield Line(turn["ended_at"], 9, f"turn ended: {_why(turn['why'] or turn['state'])}")
+
+
+def _failed(kind: str) -> str:
+    return "compaction failed" if kind == "compaction" else f"model call failed ({kind})"
+
+
+def _approval(approval: Json) -> Iterator[Line]:
+    yield Line(approval["asked_at"], 4, f"question {approval['id']} asked: may {approval['tool']} be used?")
+    if approval["answered_at"] is not None:
+        by = f" by {approval['answered_by']}" if approval["answered_by"] else ""
+        yield Line(approval["answered_at"], 1, f"question {approval['id']} {approval['state']}{by}")
+
+
+def _used(usage: Json) -> str:
+    cost = f", costs {usage['cost']:.4f}" if usage.get("cost") is not None else ""
+    cached = f" ({usage['cached_tokens']} cached)" if usage.get("cached_tokens") else ""
+    return (
+        f"used in all: {_count(usage['requests'], 'model request')}, {usage['input_tokens']} tokens in{cached},"
+        f" {usage['output_tokens']} out{cost}"
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _attempt(attempt: Json) -> Iterator[Line]:

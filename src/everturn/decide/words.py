@@ -56,6 +56,11 @@ def failed(reason: str) -> str:
     return f"I could not answer: {reason}. Your message is kept; please try again."
 
 
+def cut(text: str) -> str:
+    """An answer that is not whole, with a mark that says so."""
+    return f"{text}\n\n[This answer is not complete. Write to continue it.]"
+
+
 def stopped(waiting: int) -> str:
     """The answer to /stop."""
     text = "Stopped. The conversation is kept."

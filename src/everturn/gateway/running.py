@@ -90,7 +90,14 @@ class Runner:
         )
         delivery = parts.delivery(begun.source.platform)
         finishing = parts.store.run(
-            finish, begun, message, delivery, parts.instance, attempt.acknowledge(), answer.usage
+            finish,
+            begun,
+            message,
+            delivery,
+            parts.instance,
+            attempt.acknowledge(),
+            answer.usage,
+            words.cut(answer.text) if answer.cut else None,
         )
         # What follows the commit happens even if this task is cancelled meanwhile.
         finishing.add_done_callback(partial(self._finished, begun.key, delivery))

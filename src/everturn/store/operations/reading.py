@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from everturn.model import Json, Message
 from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.spending import USED
 from everturn.store.operations.transcripts import MESSAGE_COLUMNS, message_of
 
 FOUND_AT_MOST = 20
@@ -49,13 +50,14 @@ def _life(row: Row) -> Op[Json]:
 
 def _turn(turn: int) -> Op[Json | None]:
     rows = yield sql(
-        "SELECT session_id, state, attempt, instance, note, reason, started_at, attempt_at, ended_at, why FROM turn"
+        "SELECT session_id, state, attempt, instance, note, reason, started_at, attempt_at, ended_at, why,"
+        f" {USED} FROM turn"
         " WHERE id=$1",
         turn,
     )
     if not rows:
         return None
-    session_id, state, attempt, instance, note, reason, started_at, attempt_at, ended_at, why = rows[0]
+    session_id, state, attempt, instance, note, reason, started_at, attempt_at, ended_at, why, *used = rows[0]
     attempts = yield from _attempts(turn)
     if not attempts or attempts[-1]["attempt"] != attempt:  # what was cut off is among the earlier ones already
         names = ("attempt", "instance", "note", "started_at", "ended_at", "why")
@@ -65,6 +67,8 @@ def _turn(turn: int) -> Op[Json | None]:
         "id": str(turn), "session_id": session_id, "state": state, "reason": reason, "why": why, "note": note,
         "started_at": started_at, "ended_at": ended_at, "attempts": attempts,
         "steps": (yield from _steps(session_id, turn)), "effects": (yield from _effects(turn)),
+        "usage": dict(zip(USED.split(", "), used, strict=True)),
+        "failures": (yield from _failures(turn)), "approvals": (yield from _approvals(turn)),
     }  # fmt: skip
 
 
@@ -94,6 +98,21 @@ def _effects(turn: int) -> Op[list[Json]]:
     )
     names = ("call_id", "name", "class", "state", "attempt", "begun_at", "done_at")
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _failures(turn: int) -> Op[list[Json]]:
+    rows = yield sql("SELECT attempt, kind, why, wait_s, at FROM failure WHERE turn=$1 ORDER BY number", turn)
+    return [dict(zip(("attempt", "kind", "why", "wait_s", "at"), row, strict=True)) for row in rows]
+
+
+def _approvals(turn: int) -> Op[list[Json]]:
+    rows = yield sql(
+        "SELECT id, call_id, tool, question, state, asked_at, answered_at, answered_by FROM approval"
+        " WHERE turn=$1 ORDER BY id",
+        turn,
+    )
+    names = ("id", "call_id", "tool", "question", "state", "asked_at", "answered_at", "answered_by")
+    return [{**dict(zip(names, row, strict=True)), "id": str(row[0])} for row in rows]
 
 
 def _replies(number: int) -> Op[list[Json]]:

@@ -28,6 +28,8 @@ RELEASE_KEY = (
     "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, unclean_ends=0, tail=0, holder=NULL, turn=NULL,"
     " seq=$4, turns=turns+1, event_seq=event_seq+$5 WHERE key=$1 AND fence=$2 AND turn=$3 RETURNING event_seq, waiting"
 )
+# A cut answer is shown, but it is no success: the mark and the count of unclean ends stay.
+RELEASE_AFTER_CUT = RELEASE_KEY.replace("state='active', reason=NULL, marked_at=NULL, unclean_ends=0, ", "")
 INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='claimed'"
 
 
@@ -128,33 +130,45 @@ def effects_of(turn: int) -> Op[dict[str, str]]:
 
 
 def finish(
-    begun: Begun, answer: Message, delivery: Delivery, instance: int, acknowledge: str | None, usage: Usage = NOTHING
+    begun: Begun,
+    answer: Message,
+    delivery: Delivery,
+    instance: int,
+    acknowledge: str | None,
+    usage: Usage = NOTHING,
+    cut: str | None = None,
 ) -> Op[Finished]:
-    """The answer, the obligation to deliver it, the events and the entry's state: one transaction."""
-    at = answer.at
-    facts = _answer_facts(begun, answer) if delivery.by_event else []
-    rows = yield sql(RELEASE_KEY, begun.key, begun.fence, begun.turn, answer.seq, len(facts))
+    """The answer, the obligation to deliver it, the events and the entry's state: one transaction.
+
+    `cut` is what the user is shown of an answer that is not whole, in place of its words.
+    """
+    at, shown = answer.at, answer.content if cut is None else cut
+    facts = _answer_facts(begun, answer, shown) if delivery.by_event else []
+    rows = yield sql(
+        RELEASE_KEY if cut is None else RELEASE_AFTER_CUT, begun.key, begun.fence, begun.turn, answer.seq, len(facts)
+    )
     if not rows:
         return (yield from _finished_before(begun, at, instance))
     yield written(begun, answer)
-    yield sql("UPDATE turn SET state='answered', ended_at=$2 WHERE id=$1 AND state='running'", begun.turn, at)
+    why = None if cut is None else "cut"
+    yield sql(
+        "UPDATE turn SET state='answered', ended_at=$2, why=$3 WHERE id=$1 AND state='running'", begun.turn, at, why
+    )
     for number in begun.inbox:
         yield sql(INBOX_DONE, number, at)
     if acknowledge is not None:
         yield sql("UPDATE entry SET tail_key=$2, tail_at=$3 WHERE key=$1", begun.key, acknowledge, at)
     if usage.requests:
         yield from count_usage(begun, usage)
-    reply = yield from owe(
-        begun.turn, begun.key, begun.turn, "reply", begun.source, answer.content, at, delivery, instance
-    )
+    reply = yield from owe(begun.turn, begun.key, begun.turn, "reply", begun.source, shown, at, delivery, instance)
     events = (yield from append_events(begun.key, rows[0][0] - len(facts), facts)) if facts else ()
     return Finished(events=events, reply=reply, more=rows[0][1] > 0)
 
 
-def _answer_facts(begun: Begun, answer: Message) -> list[Fact]:
+def _answer_facts(begun: Begun, answer: Message, shown: str) -> list[Fact]:
     turn = str(begun.turn)
     return [
-        fact("reply", answer.at, turn=turn, id=turn, text=answer.content, to=begun.source.message_id),
+        fact("reply", answer.at, turn=turn, id=turn, text=shown, to=begun.source.message_id),
         fact("turn", answer.at, turn=turn, state="answered", attempt=begun.attempt),
     ]
 
