@@ -80,6 +80,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
     event_seq: int = 0
     turns: int = 0
     waiting: int = 0  # accepted and not begun, commands included
+    rolled_back: tuple[int, ...] = ()  # turns taken back since the last answer, whose effects did happen
 
 
 class InboxState(StrEnum):
@@ -132,7 +133,9 @@ TURN_MOVES: dict[TurnState, frozenset[TurnState]] = {
     TurnState.WAITING: frozenset(
         {TurnState.RUNNING, TurnState.STOPPED, TurnState.FAILED, TurnState.SUSPENDED, TurnState.ROLLED_BACK}
     ),
-    TurnState.INTERRUPTED: frozenset({TurnState.RUNNING, TurnState.STOPPED, TurnState.FAILED, TurnState.SUSPENDED}),
+    TurnState.INTERRUPTED: frozenset(
+        {TurnState.RUNNING, TurnState.STOPPED, TurnState.FAILED, TurnState.SUSPENDED, TurnState.ROLLED_BACK}
+    ),
     TurnState.ANSWERED: frozenset(),
     TurnState.FAILED: frozenset(),
     TurnState.STOPPED: frozenset(),

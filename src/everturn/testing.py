@@ -229,7 +229,10 @@ async def _nothing(name: str, _key: str) -> str:
 
 
 class ScriptedAgent:
-    """Uses its tools in order, each in a step of its own, then answers. It goes on after an interruption."""
+    """Uses its tools in order, each in a step of its own, then answers. It goes on after an interruption.
+
+    With `joins` it hears what is written meanwhile, as an agent does before each model call.
+    """
 
     def __init__(
         self,
@@ -237,12 +240,16 @@ class ScriptedAgent:
         answer: Callable[[TurnContext], str] = lambda turn: f"echo: {turn.words}",
         act: Act = _nothing,
         effect: Effect = Effect.ONCE,
+        *,
+        joins: bool = False,
     ) -> None:
         self._tools = tools
+        self._joins = joins
         self._answer = answer
         self._act = act
         self._effect = effect
         self.notes: list[str | None] = []
+        self.heard: list[str] = []  # what joined its turns
 
     async def run(self, turn: TurnContext) -> Answer:
         """The script."""
@@ -253,16 +260,24 @@ class ScriptedAgent:
             await turn.settle(self._run)
             done = sum(row.role == "tool" for row in await turn.own())
         for place in range(done, len(self._tools)):
+            await self._hear(turn)
             call = ToolCall(id=f"call-{place + 1}", name=self._tools[place], effect=self._effect)
             await turn.step("", [call], self._run)
+        await self._hear(turn)
         return Answer(self._answer(turn))
+
+    async def _hear(self, turn: TurnContext) -> None:
+        self.heard += [row.content for row in await turn.joined()] if self._joins else []
 
     async def _run(self, call: ToolCall, key: str) -> str:
         return await self._act(call.name, key)
 
 
 class World:
-    """A gateway on a real database with whatever agent and platforms one brings."""
+    """A gateway on a real database with whatever agent and platforms one brings.
+
+    Unless other settings are given, every message is a turn of its own, however fast they come.
+    """
 
     def __init__(
         self,
@@ -270,7 +285,7 @@ class World:
         agent: Agent,
         platforms: Sequence[Platform],
         clock: Clock | None = None,
-        settings: Settings = Settings(),  # noqa: B008  frozen
+        settings: Settings = Settings(burst_s=0.0),  # noqa: B008  frozen
     ) -> None:
         self.url = url
         self._agent = agent

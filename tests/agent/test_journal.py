@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.gateway.effects import OUTCOME_UNKNOWN
+from everturn.decide.busy import OUTCOME_UNKNOWN
 from everturn.model import Effect, Message, ToolCall
 from everturn.testing import FakePlatform, World
 from tests.gateway.scenes import die, life_of, told

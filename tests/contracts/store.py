@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from msgspec import structs
+
 from everturn.decide.commands import parse_command
 from everturn.decide.keys import session_key
 from everturn.decide.rights import NO_RIGHTS, Rights
@@ -22,9 +24,11 @@ from everturn.store.operations.commands import apply_command
 from everturn.store.operations.entries import find_entry, write_source
 from everturn.store.operations.inbox import Accepted, Arrival, accept
 from everturn.store.operations.outbox import claim_next
+from everturn.store.operations.reading import transcript
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off, judge
 from everturn.store.operations.telling import Delivery
-from everturn.store.operations.turn_values import Begun, Finished, NotYet, Start, Waits
+from everturn.store.operations.transcripts import calls_of
+from everturn.store.operations.turn_values import Begun, Finished, Later, NotYet, Start, Waits
 from everturn.store.operations.turns import calling, finish, finish_effect, step
 from everturn.testing import ManualClock
 
@@ -134,7 +138,21 @@ def broken() -> Op[dict[str, Rows]]:
         rows = yield sql(text)
         if rows:
             found[rule] = rows
+    if unpaired := (yield from unpaired_calls()):
+        found["a call without its result"] = unpaired
     return found
+
+
+def unpaired_calls() -> Op[Rows]:
+    """The calls of turns that have ended, and are not hidden, that no result follows."""
+    asked = yield sql(
+        "SELECT m.session_id, m.calls FROM message m JOIN turn t ON t.id=m.turn"
+        " WHERE m.calls IS NOT NULL AND m.hidden=0 AND t.ended_at IS NOT NULL"
+    )
+    results = set((yield sql("SELECT session_id, call_id FROM message WHERE role='tool' AND hidden=0")))
+    return [
+        (session, call.id) for session, calls in asked for call in calls_of(calls) if (session, call.id) not in results
+    ]
 
 
 def origin(chat: str = "c", platform: str = "fake", account: str = "") -> SessionSource:
@@ -187,6 +205,8 @@ class Values:
     resume: str = "auto"
     fresh_s: float = 3600.0
     stuck_after: int = 3
+    burst_s: float = 0.0
+    collect_s: float = 2.0
 
     @property
     def now(self) -> float:
@@ -206,13 +226,23 @@ class Values:
             delivery=self.delivery,
             stuck_after=self.stuck_after,
             suspects=suspects,
+            burst_s=self.burst_s,
+            collect_s=self.collect_s,
         )
 
     def arrival(
-        self, text: str = "hello", chat: str = "c", *, ext: str | None = None, account: str = "", platform: str = "fake"
+        self,
+        text: str = "hello",
+        chat: str = "c",
+        *,
+        ext: str | None = None,
+        account: str = "",
+        platform: str = "fake",
+        busy: str = "queue",
+        **about: str,
     ) -> Arrival:
-        """A message at the door; `ext` is the platform's own id of it."""
-        number, source = self.ids.next(), origin(chat, platform, account)
+        """A message at the door; `ext` is the platform's own id of it, `busy` what it does to a running turn."""
+        number, source = self.ids.next(), structs.replace(origin(chat, platform, account), **about)
         return Arrival(
             id=number,
             ext_id=ext or f"m{number}",
@@ -223,6 +253,7 @@ class Values:
             text=text,
             at=self.now,
             by_event=self.delivery.by_event,
+            busy=busy,
         )
 
     def terms(self, rights: Rights = NO_RIGHTS) -> Terms:
@@ -244,9 +275,16 @@ class Life(Values):
 
     store: Store
 
-    async def accept(self, text: str = "hello", chat: str = "c", ext: str | None = None) -> Accepted:
+    async def accept(
+        self, text: str = "hello", chat: str = "c", ext: str | None = None, busy: str = "queue", **about: str
+    ) -> Accepted:
         """A message is stored and waits."""
-        return await self.store.run(accept, self.arrival(text, chat, ext=ext), QUEUE, None)
+        return await self.store.run(accept, self.arrival(text, chat, ext=ext, busy=busy, **about), QUEUE, None)
+
+    async def said(self, chat: str = "c") -> list[tuple[str, str]]:
+        """What a chat's conversation holds: who said what."""
+        rows = await self.store.read(transcript, (await self.entry(chat)).session_id or "", 0, 999)
+        return [(row.role, row.content) for row in rows]
 
     async def begun(self, text: str = "hello", chat: str = "c") -> Begun:
         """A message is stored, and its turn begins with the same commit."""
@@ -254,7 +292,7 @@ class Life(Values):
         assert accepted.begun is not None
         return accepted.begun
 
-    async def begin(self, chat: str = "c") -> Begun | NotYet | Waits | None:
+    async def begin(self, chat: str = "c") -> Begun | NotYet | Waits | Later | None:
         """Take the key."""
         return await self.store.run(begin_next, key_of(chat), self.start())
 

@@ -47,7 +47,9 @@ class Life:
     folder: Path
     death: Death | None = None
     surety: Surety = Surety.KEYED
-    settings: Settings = field(default_factory=lambda: Settings(stuck_after=0, unclean_boots=0, drain_s=0.0))
+    settings: Settings = field(
+        default_factory=lambda: Settings(stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0)
+    )
 
 
 class LedgerAgent:

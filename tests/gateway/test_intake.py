@@ -104,7 +104,7 @@ async def test_a_request_that_is_too_long_is_refused_and_leaves_nothing(store_ur
 async def test_who_finds_the_queue_full_is_told_trap_17(store_url: str) -> None:
     """Promise 12: the message is a dead letter, those before it are answered."""
     platform, agent = FakePlatform(), Actor()
-    async with World(store_url, agent, [platform], settings=Settings(queue_per_session=2)) as world:
+    async with World(store_url, agent, [platform], settings=Settings(queue_per_session=2, burst_s=0.0)) as world:
         platform.say("one", "hold")
         await agent.held("hold")
         ids = [platform.say("one", f"message {number}") for number in range(3)]

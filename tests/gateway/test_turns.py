@@ -13,7 +13,7 @@ from tests.gateway.scenes import Actor, answer_to, ask, die, entry_of, life_of, 
 async def test_one_talkative_chat_does_not_keep_others_waiting(store_url: str) -> None:
     """Fair between keys: a lane that has more to do goes to the end of the queue."""
     platform, agent = FakePlatform(), Actor()
-    async with World(store_url, agent, [platform], settings=Settings(running_turns=1)):
+    async with World(store_url, agent, [platform], settings=Settings(running_turns=1, burst_s=0.0)):
         for chat, text in (("a", "hold"), ("a", "a2"), ("a", "a3"), ("b", "b1")):
             platform.say(chat, text)
         await agent.held("hold")
@@ -31,7 +31,7 @@ async def told_of_all(platform: FakePlatform, count: int) -> None:
 async def test_no_more_turns_run_at_once_than_allowed(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     chats = [f"chat {number}" for number in range(7)]
-    async with World(store_url, agent, [platform], settings=Settings(running_turns=2)):
+    async with World(store_url, agent, [platform], settings=Settings(running_turns=2, burst_s=0.0)):
         for chat in chats:
             platform.say(chat, f"hold {chat}")
         for chat in chats:

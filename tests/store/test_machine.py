@@ -14,18 +14,23 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from msgspec import structs
 
+from everturn.decide.busy import BusyMode
 from everturn.decide.delivery import Doubtful
+from everturn.decide.keys import Isolation
 from everturn.decide.session import ResetPolicy
 from everturn.ids import Ids
 from everturn.model import Reply
 from everturn.store.interface import Op, P, Store
 from everturn.store.open import open_store
 from everturn.store.operations.beginning import begin_next
+from everturn.store.operations.boundaries import open_calls
 from everturn.store.operations.commands import apply_command
 from everturn.store.operations.entries import clear_resume_pending, find_entry, list_entries, mark_resume_pending
 from everturn.store.operations.inbox import accept, turn_away
 from everturn.store.operations.instances import found_unclean, held, join, record_drain, record_end, without_end
+from everturn.store.operations.joining import choose_busy, join_turn
 from everturn.store.operations.outbox import (
     claim_next,
     doubt,
@@ -144,8 +149,10 @@ class Machine(RuleBasedStateMachine):
         return replace(self.life, instance=number, delivery=DELIVERIES[chat], policy=POLICIES[chat], fresh_s=HOUR)
 
     def remember(self, begun: object, life: Life) -> None:
+        """A later attempt first brings the call that was open to its end."""
         if isinstance(begun, Begun):
-            self.runs.setdefault((begun.turn, begun.attempt), Run(begun, life))
+            left = self.both(open_calls, begun.turn, begun.session_id)
+            self.runs.setdefault((begun.turn, begun.attempt), Run(begun, life, call=left[0][0].id if left else None))
 
     # -- messages and commands ----------------------------------------------------------------------------------------
 
@@ -155,10 +162,12 @@ class Machine(RuleBasedStateMachine):
         words=st.sampled_from(["hi", "yo"]),
         ext=st.sampled_from([None, None, "1"]),
         at_once=st.booleans(),
+        busy=st.sampled_from(sorted(BusyMode)),
     )
-    def a_message(self, chat: str, number: int, words: str, ext: str | None, at_once: bool) -> None:  # noqa: FBT001
+    def a_message(self, chat: str, number: int, words: str, ext: str | None, at_once: bool, busy: str) -> None:  # noqa: FBT001
         life = self.at(chat, number)
-        accepted = self.twice(accept, life.arrival(words, chat, ext=ext), QUEUE, life.start() if at_once else None)
+        arrival = life.arrival(words, chat, ext=ext, busy=busy)
+        accepted = self.twice(accept, arrival, QUEUE, life.start() if at_once else None)
         assert accepted is not None
         self.remember(accepted.begun, life)
 
@@ -188,28 +197,39 @@ class Machine(RuleBasedStateMachine):
         self.remember(self.twice(begin_next, key_of(chat), life.start(suspects=suspects)), life)
 
     @precondition(lambda self: self.runs)
-    @rule(data=st.data(), what=st.sampled_from(["call", "prove", "step", "step", "effect", "result", "result"]))
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(["call", "prove", "step", "step", "effect", "result", "result", "join", "join"]),
+    )
     def a_turn_works(self, data: st.DataObject, what: str) -> None:
         run = self.drawn(data)
-        begun, now, call = run.begun, run.life.now, f"call {run.written}"
-        if what == "step":
+        begun, now, call = run.begun, run.life.now, f"call {run.begun.attempt} {run.begun.seq + run.written}"
+        if what == "step" and not run.call:
             asked = response(begun, run.written + 1, call, at=now)
             self.twice(step, begun, asked, call_of(call), call, prove_it=run.written == 0)
             run.written, run.call = run.written + 1, call
-        elif what == "result" and run.call:
+        elif what in {"step", "result"} and run.call:
             self.twice(finish_effect, begun, result(begun, run.written + 1, run.call, at=now), None)
             run.written, run.call = run.written + 1, None
         elif what == "effect":
             self.twice(begin_effect, begun, call_of(call), now)
+        elif what == "join":
+            self.a_turn_is_joined(run)
         else:
             self.twice(prove if what == "prove" else calling, begun.turn)
+
+    def a_turn_is_joined(self, run: Run) -> None:
+        begun = structs.replace(run.begun, seq=run.begun.seq + run.written)
+        joined = self.twice(join_turn, begun, Isolation(), run.life.now, run.life.delivery)
+        if joined is not None:
+            run.begun, run.written = joined.begun, 0
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data(), well=st.sampled_from([True, True, False]))
     def a_turn_ends(self, data: st.DataObject, well: bool) -> None:  # noqa: FBT001
         run = self.drawn(data)
         begun, life = run.begun, run.life
-        if not well:
+        if not well or run.call:  # an agent answers when its calls have their results
             self.twice(fail, begun, "why", "sorry", life.now, life.delivery)
             return
         answer = life.answer(begun, run.written + 1)
@@ -283,7 +303,7 @@ class Machine(RuleBasedStateMachine):
             delivery = next(each for chat, each in DELIVERIES.items() if key_of(chat) == key)
             self.both(tell_too_old, turn, key, self.life.ids.next(), self.life.now, delivery)
 
-    @rule(chat=chats, what=st.sampled_from(["mark", "clear", "suspend", "expire", "expire"]))
+    @rule(chat=chats, what=st.sampled_from(["mark", "clear", "suspend", "expire", "expire", *sorted(BusyMode)]))
     def an_entry_is_marked(self, chat: str, what: str) -> None:
         key, now = key_of(chat), self.at(chat).now
         if what == "mark":
@@ -292,6 +312,8 @@ class Machine(RuleBasedStateMachine):
             self.both(clear_resume_pending, key)
         elif what == "suspend":
             self.twice(suspend_session, key, now)
+        elif what in set(BusyMode):
+            self.twice(choose_busy, key, what)
         elif (entry := self.both(find_entry, key)) is not None:
             self.both(expire, key, entry.active_at, "idle", now)
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -280,7 +281,7 @@ async def test_every_late_write_of_a_turn_is_refused(life: Life, loss: Loss) -> 
     await life.store.run(step, begun, response(begun, 1, "call"), call_of("call"), None, prove_it=False)
     await loss(life, begun)
     stored = await life.dump()
-    late = [
+    late: list[asyncio.Future[Any]] = [
         life.store.run(step, begun, response(begun, 2, "late"), call_of("late"), "tail", prove_it=True),
         life.store.run(begin_effect, begun, call_of("late"), life.now),
         life.store.run(finish_effect, begun, result(begun, 2, "call"), call_of("late")),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 
+from everturn.decide.keys import Isolation, is_shared
+from everturn.model import SessionSource
+
 NAME_LIMIT = 64
 TEXT_LIMIT = 240
 _ASIDE = {"Cc": " ", "Zl": " ", "Zp": " ", "Cf": "", "Cs": "", "Co": "", "Cn": ""}
@@ -28,3 +31,10 @@ def authored(author: str | None, words: str) -> str:
     """The words with their author in front, as the model sees them where several people speak."""
     name = clean_name(author)
     return f"[{name}] {words}" if name else words
+
+
+def author_of(source: SessionSource, isolation: Isolation) -> str | None:
+    """Who said it, where several people speak in the lane; None where one person does."""
+    if not is_shared(source, isolation):
+        return None
+    return clean_text(source.user_name) or clean_text(source.user_id) or None

@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from everturn.decide.names import clean_text
 from everturn.model import Message, ResumePending, SessionEntry
+
+UNDONE_SHOWN = 20
+ARGUMENTS_SHOWN = 200
 
 _CUT_OFF_BY = {"restart_timeout": "gateway restart", "shutdown_timeout": "gateway shutdown"}
 _RESET_BECAUSE = {
@@ -31,16 +35,34 @@ class Note:
     tail_key: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A tool call of a turn that was taken back: it did happen, or may have."""
+
+    name: str
+    arguments: str
+    known: bool
+
+
 def choose_note(
-    entry: SessionEntry, tail: Sequence[Message], now: float, fresh_s: float, reset_reason: str | None = None
+    entry: SessionEntry,
+    tail: Sequence[Message],
+    now: float,
+    fresh_s: float,
+    reset_reason: str | None = None,
+    undone: Sequence[Undone] = (),
 ) -> Note | None:
-    """One note at most: reset, else resume (which covers the tail), else a fresh tail nobody has answered yet."""
+    """One note at most: reset, else resume (which covers the tail), else what was taken back, else a fresh tail that
+    nobody has answered yet. What a turn did that was taken back is said with a resume, too.
+    """
     if reset_reason is not None:
         return Note(f"reset:{reset_reason}", _reset_text(entry, reset_reason))
     key = tail_key(tail)
     if isinstance(entry.state, ResumePending):
         reason = entry.state.reason or "restart_timeout"
-        return Note(f"resume:{reason}", _resume_text(reason), key)
+        return Note(f"resume:{reason}", " ".join([_resume_text(reason), *_undone_text(undone)]), key)
+    if undone:
+        return Note("rolled_back", " ".join(_undone_text(undone)))
     if key is None or tail_acknowledged(entry, key) or not _fresh(tail[-1].at, now, fresh_s):
         return None
     return Note("tool_tail", _TAIL_TEXT, key)
@@ -85,6 +107,23 @@ _TAIL_TEXT = (
     "[System note: this conversation ends with at least one tool result that you have not answered yet. The history is"
     " intact. First finish what each tool result left open, say what was accomplished, then answer the new message.]"
 )
+
+
+def _undone_text(undone: Sequence[Undone]) -> list[str]:
+    if not undone:
+        return []
+    listed = "; ".join(_call_text(each) for each in undone[:UNDONE_SHOWN])
+    more = f"; and {len(undone) - UNDONE_SHOWN} more" if len(undone) > UNDONE_SHOWN else ""
+    text = (
+        "[System note: the user took back an earlier request while you worked on it; it is no longer in your history."
+        f" These tool calls of it did happen and were not undone: {listed}{more}.]"
+    )
+    return [text]
+
+
+def _call_text(each: Undone) -> str:
+    arguments = clean_text(each.arguments, ARGUMENTS_SHOWN)
+    return f"{clean_text(each.name)}({arguments})" + ("" if each.known else " (outcome unknown)")
 
 
 def _reset_text(entry: SessionEntry, reason: str) -> str:

@@ -69,6 +69,16 @@ def stopped(waiting: int) -> str:
     return text
 
 
+def interrupted() -> str:
+    """For the sender of a message that ended the running task."""
+    return "I stopped the task that was running; your new message is next. What was said so far is kept."
+
+
+def taken_back() -> str:
+    """For the sender of a message that took the running task back."""
+    return "I took back the task that was running; your new message is next. What its tools already did is not undone."
+
+
 def nothing_to_stop() -> str:
     """The answer to /stop when no turn runs."""
     return "Nothing is running here."

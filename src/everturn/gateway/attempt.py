@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from everturn.decide.recovery import is_suspect
 from everturn.gateway.parts import Parts
+from everturn.model import Message
+from everturn.store.operations.joining import Joined
 from everturn.store.operations.turn_values import Begun
 
 
@@ -19,12 +21,31 @@ class Attempt:
         self.suspect = is_suspect(begun.unclean_ends, parts.settings.stuck_after)
         self.called = False  # a model was called: an end is an interruption
         self.seq = begun.seq
+        self.waiting = begun.waiting  # messages and commands behind it, as the last commit saw
+        self.called_on = False  # somebody wrote since it last looked
+        self.unheard: list[Message] = []  # what joined the turn and was not handed to its agent yet
         self._acknowledge = begun.note.tail_key if begun.note else None
 
     def next_seq(self) -> int:
         """The place of the next transcript row; the fence makes us its only writer."""
         self.seq += 1
         return self.seq
+
+    def somebody_waits(self) -> bool:
+        """Whether it is worth a look into the database."""
+        return self.called_on or self.waiting > 0
+
+    def joined(self, joined: Joined) -> None:
+        """More of the user's messages are part of the turn now."""
+        self.begun = joined.begun
+        self.seq = max(self.seq, joined.begun.seq)
+        self.waiting = joined.begun.waiting
+        self.unheard += joined.messages
+
+    def heard(self) -> list[Message]:
+        """What joined, once."""
+        messages, self.unheard = self.unheard, []
+        return messages
 
     def acknowledge(self) -> str | None:
         """The tail that the model has now answered for, once."""

@@ -6,15 +6,17 @@ from collections.abc import Sequence
 
 from everturn import points
 from everturn.agent.interface import RunTool
+from everturn.decide.busy import OUTCOME_UNKNOWN, skipped
 from everturn.decide.outputs import output_id, shorten
 from everturn.decide.text import storable
 from everturn.gateway.asking import ask
 from everturn.gateway.attempt import Attempt
 from everturn.model import Effect, Message, ToolCall
 from everturn.store.operations.approvals import May
-from everturn.store.operations.turns import begin_effect, effects_of, finish_effect
+from everturn.store.operations.joining import steer_waits
+from everturn.store.operations.turns import begin_effect, effects_of, finish_effect, skip_calls
 
-OUTCOME_UNKNOWN = "The outcome of this call is unknown: the gateway was interrupted while it ran. It was not run again."
+NEW_WORDS = skipped("the user wrote a new message, which follows")
 
 
 class Effects:
@@ -26,11 +28,11 @@ class Effects:
 
     async def run(self, calls: Sequence[ToolCall], run: RunTool) -> list[Message]:
         """Run the calls of a response that was just committed with the beginning of its first call, if that asks nobody."""
-        following = [call if call.ask is None else None for call in calls[1:]]
-        return [
-            await (self._act if call.ask is None else self._ask)(call, run, then)
-            for call, then in zip(calls, [*following, None], strict=True)
-        ]
+        results: list[Message] = []
+        while len(results) < len(calls):
+            call, rest = calls[len(results)], calls[len(results) + 1 :]
+            results += await (self._act if call.ask is None else self._ask)(call, run, rest)
+        return results
 
     async def settle(self, rows: Sequence[Message], run: RunTool) -> list[Message]:
         """Bring the calls of the last response among the turn's rows to an end."""
@@ -39,43 +41,61 @@ class Effects:
             return []
         answered = {row.call_id for row in rows if row.role == "tool"}
         states = await self._store.read(effects_of, self._attempt.begun.turn)
-        open_calls = [call for call in response.calls if call.id not in answered]
-        return [await self._settle(call, states.get(call.id), run) for call in open_calls]
+        results: list[Message] = []
+        for call in response.calls:
+            if call.id not in answered:
+                results += await self._settle(call, states.get(call.id), run)
+        return results
 
-    async def _settle(self, call: ToolCall, state: str | None, run: RunTool) -> Message:
+    async def _settle(self, call: ToolCall, state: str | None, run: RunTool) -> list[Message]:
         if state is not None and call.effect is Effect.ONCE:
-            return await self._record(call, OUTCOME_UNKNOWN, None, unknown=True)
+            return await self._record(call, OUTCOME_UNKNOWN, (), unknown=True)
+        if state is None and await self._steered():
+            result = self._result(call, NEW_WORDS)
+            await self._store.run(skip_calls, self._attempt.begun, [result])
+            return [result]
         if state is None and call.ask is not None:
-            return await self._ask(call, run, None)
+            return await self._ask(call, run, ())
         self._attempt.called = True
         await self._store.run(begin_effect, self._attempt.begun, call, self._attempt.parts.clock.now())
-        return await self._act(call, run, None)
+        return await self._act(call, run, ())
 
-    async def _ask(self, call: ToolCall, run: RunTool, then: ToolCall | None) -> Message:
+    async def _ask(self, call: ToolCall, run: RunTool, rest: Sequence[ToolCall]) -> list[Message]:
         """A call that begins only when a person has said yes; the turn unwinds here until there is an answer."""
         permission = await ask(self._attempt, call)
         if permission.may is May.REFUSED:
-            return await self._record(call, permission.why, then, unknown=False)
+            return await self._record(call, permission.why, rest, unknown=False)
         self._attempt.called = True
-        return await self._act(call, run, then)
+        return await self._act(call, run, rest)
 
-    async def _act(self, call: ToolCall, run: RunTool, then: ToolCall | None) -> Message:
+    async def _act(self, call: ToolCall, run: RunTool, rest: Sequence[ToolCall]) -> list[Message]:
         points.reached("effect.begun")
         content = storable(await run(call, f"{self._attempt.begun.turn}:{call.id}"))
         points.reached("effect.acted")
-        return await self._record(call, content, then, unknown=False)
+        return await self._record(call, content, rest, unknown=False)
 
-    async def _record(self, call: ToolCall, content: str, then: ToolCall | None, *, unknown: bool) -> Message:
-        settings, turn = self._attempt.parts.settings, self._attempt.begun.turn
-        shown = shorten(content, output_id(turn, call.id), settings.output_chars, settings.output_kept_chars)
-        result = Message(
+    async def _record(self, call: ToolCall, content: str, rest: Sequence[ToolCall], *, unknown: bool) -> list[Message]:
+        """Commit a result, and with it the beginning of the next call, or that the rest is skipped for new words."""
+        settings, begun = self._attempt.parts.settings, self._attempt.begun
+        shown = shorten(content, output_id(begun.turn, call.id), settings.output_chars, settings.output_kept_chars)
+        steered = bool(rest) and await self._steered()
+        result = self._result(call, shown.text, unknown=unknown)
+        dropped = [self._result(each, NEW_WORDS) for each in rest] if steered else []
+        then = rest[0] if rest and not steered and rest[0].ask is None else None
+        self._attempt.waiting = await self._store.run(finish_effect, begun, result, then, shown.whole, dropped)
+        points.reached("effect.committed")
+        return [result, *dropped]
+
+    async def _steered(self) -> bool:
+        """Whether words wait that join this turn before its next call; nobody looks while nobody waits."""
+        return self._attempt.somebody_waits() and await self._store.read(steer_waits, self._attempt.begun.key)
+
+    def _result(self, call: ToolCall, content: str, *, unknown: bool = False) -> Message:
+        return Message(
             role="tool",
-            content=shown.text,
+            content=content,
             seq=self._attempt.next_seq(),
             call_id=call.id,
             unknown=unknown,
             at=self._attempt.parts.clock.now(),
         )
-        await self._store.run(finish_effect, self._attempt.begun, result, then, shown.whole)
-        points.reached("effect.committed")
-        return result

@@ -9,6 +9,7 @@ import structlog
 
 from everturn import points
 from everturn.decide import words
+from everturn.decide.busy import forced_by
 from everturn.decide.commands import parse_command
 from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong
 from everturn.gateway.commands import Commands
@@ -91,18 +92,21 @@ class Intake:
         self._outbox.wake(arrival.key)
 
     def _arrival(self, inbound: Inbound) -> Arrival:
-        source = inbound.source
+        source, settings = inbound.source, self._parts.settings
+        forced, text = forced_by(inbound.text) or (None, inbound.text)
         return Arrival(
             id=self._parts.ids.next(),
             ext_id=inbound.id,
             source=source,
             raw_source=write_source(source).decode(),
-            key=self._parts.settings.key_of(source),
-            kind="command" if inbound.text.startswith("/") and parse_command(inbound.text) else "message",
-            text=inbound.text,
+            key=settings.key_of(source),
+            kind="command" if forced is None and text.startswith("/") and parse_command(text) else "message",
+            text=text,
             at=self._parts.clock.now(),
             by_event=self._parts.delivery(source.platform).by_event,
             cursor=inbound.cursor,
+            busy=settings.busy_by_platform.get(source.platform, settings.busy),
+            forced=forced,
         )
 
     def _store(self, arrival: Arrival) -> asyncio.Future[Accepted]:
@@ -138,4 +142,9 @@ class Intake:
         if arrival.kind == "command":
             self._commands.apply(arrival.id, arrival.source.platform)
         elif accepted.begun is None:
+            if accepted.stopped is not None:
+                self._turns.stop_turn(arrival.key, accepted.stopped)
+                self._parts.hub.ended(arrival.key)
+            if accepted.spoke:
+                self._outbox.wake(arrival.key)
             self._turns.wake(arrival.key)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Sequence
 from everturn import points
 from everturn.agent.interface import NO_USAGE, RunTool
 from everturn.decide.approvals import person_of
+from everturn.decide.names import author_of
 from everturn.decide.spending import day_of, who_spends
 from everturn.decide.text import storable
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.effects import Effects
+from everturn.gateway.hearing import hear
 from everturn.gateway.kept import KeptSession
 from everturn.model import Message, SessionSource, ToolCall, Usage
 from everturn.store.operations.reading import transcript
@@ -79,8 +81,10 @@ class JournaledTurn:
 
     async def own(self) -> list[Message]:
         """This turn's committed rows; a first attempt without steps has only the words, and costs no look."""
-        if self._attempt.begun.attempt == 1 and self._attempt.seq == self._attempt.begun.seq:
-            return [Message(role="user", content=self.words, seq=self._attempt.seq, turn=self._attempt.begun.turn)]
+        begun = self._attempt.begun
+        if begun.attempt == 1 and self._attempt.seq == begun.first_seq:
+            author = author_of(begun.source, self._parts.settings.isolation)
+            return [Message(role="user", content=self.words, seq=self._attempt.seq, author=author, turn=begun.turn)]
         rows = await self._store.read(
             transcript, self._attempt.begun.session_id, self._attempt.begun.first_seq - 1, OWN_ROWS
         )
@@ -88,7 +92,7 @@ class JournaledTurn:
 
     async def joined(self) -> list[Message]:
         """What the user wrote meanwhile and is now part of this turn."""
-        return []
+        return await hear(self._attempt)
 
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
         """Say that a model is about to be called; with limits, what it may use is counted first."""
@@ -145,7 +149,7 @@ class JournaledTurn:
         )
         self._attempt.called = True
         first = calls[0] if calls and calls[0].ask is None else None
-        await self._store.run(
+        self._attempt.waiting = await self._store.run(
             step,
             self._attempt.begun,
             response,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from everturn.clock import Clock
+from everturn.decide.busy import BusyMode
 from everturn.decide.delivery import Doubtful, Surety, when_uncertain
 from everturn.decide.keys import Isolation, session_key
 from everturn.decide.rights import NO_RIGHTS, Rights
@@ -59,6 +60,10 @@ class Settings:
     output_chars: int = 20_000  # of a tool's output, what enters the transcript
     output_kept_chars: int = 1_000_000  # and what is kept beside it
     on_doubt: str = "mark"
+    busy: str = BusyMode.STEER  # what a message does while a turn runs, where /busy chose nothing
+    busy_by_platform: Mapping[str, str] = field(default_factory=dict)
+    burst_s: float = 0.35  # messages of one author this close together begin one turn, where replies are sent
+    collect_s: float = 2.0  # mode collect: how long it must be quiet
     heartbeat_s: float = 10
     expiry_every_s: float = 300
     upkeep_every_s: float = 3600
@@ -106,7 +111,7 @@ class Parts:
 
     def start(self, platform: str, chat_type: str, *, suspects: bool = True) -> Start:
         """Everything the beginning of a turn may need, with fresh ids."""
-        settings, ids = self.settings, self.ids
+        settings, ids, delivery = self.settings, self.ids, self.delivery(platform)
         return Start(
             instance=self.instance,
             notice=ids.next(),  # before the turn's: what is told of its beginning leaves before its reply
@@ -116,9 +121,13 @@ class Parts:
             policy=settings.policies.of(platform, chat_type),
             fresh_s=settings.fresh_s,
             resume=settings.resume,
-            delivery=self.delivery(platform),
+            delivery=delivery,
             stuck_after=settings.stuck_after,
             suspects=suspects,
+            isolation=settings.isolation,
+            # Programs that post know each message by its id: theirs are answered one by one.
+            burst_s=0.0 if delivery.by_event else settings.burst_s,
+            collect_s=settings.collect_s,
         )
 
 

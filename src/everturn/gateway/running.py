@@ -36,9 +36,9 @@ class Runner:
         self._agent = agent
         self._outbox = outbox
 
-    async def run(self, begun: Begun, proven: Callable[[str], None]) -> bool:
+    async def run(self, attempt: Attempt, proven: Callable[[str], None]) -> bool:
         """Run it; True when its key should be looked at again."""
-        attempt = Attempt(self._parts, begun, self._outbox.wake)
+        begun = attempt.begun
         calm = asyncio.create_task(self._prove_by_calm(begun, proven)) if attempt.suspect else None
         try:
             points.reached("turn.begun")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from everturn.gateway.attempt import Attempt
 from everturn.store.operations.turn_values import Begun
 
 
@@ -12,8 +13,13 @@ from everturn.store.operations.turn_values import Begun
 class Running:
     """A turn of this process."""
 
-    begun: Begun
+    attempt: Attempt
     task: asyncio.Task[bool]
+
+    @property
+    def begun(self) -> Begun:
+        """The turn, with all that joined it."""
+        return self.attempt.begun
 
 
 class Slots:

@@ -12,6 +12,8 @@ from everturn.agent.interface import Agent
 from everturn.decide.keys import origin_of
 from everturn.decide.recovery import is_suspect
 from everturn.gateway.asking import Questions
+from everturn.gateway.attempt import Attempt
+from everturn.gateway.bursts import Bursts
 from everturn.gateway.lanes import Lanes
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
@@ -20,7 +22,7 @@ from everturn.gateway.slots import Running, Slots
 from everturn.model import SessionSource
 from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off_by_drain
-from everturn.store.operations.turn_values import Begun, NotYet, Start, Waits
+from everturn.store.operations.turn_values import Begun, Later, NotYet, Start, Waits
 
 log = structlog.get_logger()
 
@@ -35,6 +37,7 @@ class Turns:
         self._questions = Questions(parts, outbox)
         self._lanes = Lanes(parts.settings.running_turns)
         self._slots = Slots(parts.settings.running_turns)
+        self._bursts = Bursts(parts.clock, self.wake)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
         self._stopping = False
@@ -59,8 +62,9 @@ class Turns:
         """Run a turn that is ours."""
         if is_suspect(begun.unclean_ends, self._parts.settings.stuck_after):
             self._lanes.watch(begun.key)
-        task = asyncio.create_task(self._runner.run(begun, self._proved))
-        self._slots.begin(Running(begun, task))
+        attempt = Attempt(self._parts, begun, self._outbox.wake)
+        task = asyncio.create_task(self._runner.run(attempt, self._proved))
+        self._slots.begin(Running(attempt, task))
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._ended, begun.key))
         if self._stopping:
@@ -78,6 +82,8 @@ class Turns:
         """The key has work; while its turn is being run, look again afterwards."""
         if self._slots.has(key):
             self._again.add(key)
+            if (running := self._slots.running.get(key)) is not None:
+                running.attempt.called_on = True
             return
         self._lanes.add(key, resume=resume)
         self._pump()
@@ -131,6 +137,7 @@ class Turns:
     async def stop(self) -> None:
         """End every task of ours; a claim that is on its way lands first."""
         self._open, self._stopping = False, True
+        self._bursts.stop()
         for each in self._slots.running.values():
             each.task.cancel()
         await self._slots.quiet()
@@ -150,7 +157,7 @@ class Turns:
         claim = self._parts.store.run(begin_next, key, start)
         claim.add_done_callback(partial(self._claimed, key))
 
-    def _claimed(self, key: str, claim: asyncio.Future[Begun | NotYet | Waits | None]) -> None:
+    def _claimed(self, key: str, claim: asyncio.Future[Begun | NotYet | Waits | Later | None]) -> None:
         begun = None if claim.cancelled() or claim.exception() else claim.result()
         if isinstance(begun, Begun):
             self._parts.hub.publish(key, begun.events)
@@ -163,6 +170,8 @@ class Turns:
             self._lanes.add_suspect(key)
         elif isinstance(begun, Waits):
             self._questions.tell_held(key)
+        elif isinstance(begun, Later):
+            self._bursts.wake_at(key, begun.at)
         self.give_back(key)
 
     def _ended(self, key: str, task: asyncio.Task[bool]) -> None:

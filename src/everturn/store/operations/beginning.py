@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import cast
+
 from msgspec.structs import replace
 
 from everturn.decide.approvals import closes
+from everturn.decide.busy import BusyMode, burst, quiet_at
+from everturn.decide.keys import Isolation
+from everturn.decide.names import author_of
 from everturn.decide.notes import Note, choose_note
 from everturn.decide.recovery import is_suspect, resumes_by_itself
 from everturn.decide.session import Reset, Resume, choose
 from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, Suspended
-from everturn.store.interface import Op, Row, sql
+from everturn.store.interface import Op, Row, Rows, sql
 from everturn.store.operations.boundaries import FIRST_WORDS, open_session, reset_entry
 from everturn.store.operations.entries import lock_entry, source_of, write_source
 from everturn.store.operations.questions import (
@@ -20,9 +27,10 @@ from everturn.store.operations.questions import (
     untold,
     waiting_rows,
 )
+from everturn.store.operations.taking_over import take_over, undone, waiting_over
 from everturn.store.operations.telling import Fact, append_events, events_of, fact
 from everturn.store.operations.transcripts import open_tail, written
-from everturn.store.operations.turn_values import Begun, NotYet, Start, Waiting, Waits
+from everturn.store.operations.turn_values import Begun, Later, NotYet, Start, Waiting, Waits
 
 ADD_TURN = (
     "INSERT INTO turn (id, key, session_id, state, attempt, instance, note, started_at, attempt_at, first_seq)"
@@ -32,15 +40,17 @@ TAKE_KEY = (
     "UPDATE entry SET holder=$2, turn=$3, fence=$4, seq=$5, active_at=$6, event_seq=$7, origin=$8, waiting=waiting-$9"
     " WHERE key=$1"
 )
-NEXT_WAITING = (
-    "SELECT id, body, source, accepted_at, kind FROM inbox"
-    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY place LIMIT 1"
+WAITING = (
+    "SELECT id, body, source, accepted_at, kind, busy FROM inbox"
+    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY place LIMIT $2"
 )
+TOGETHER = 100
 CLAIM_MESSAGE = "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'"
 
 
-def begin_next(key: str, start: Start) -> Op[Begun | NotYet | Waits | None]:
+def begin_next(key: str, start: Start) -> Op[Begun | NotYet | Waits | Later | None]:
     """Take the key if it is free and has work: an interrupted turn that resumes by itself, else its oldest message."""
+    facts: list[Fact] = []
     entry = yield from lock_entry(key)
     if entry is None:
         return None
@@ -49,23 +59,43 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | Waits | None]:
         return (yield from _as_begun(entry, start)) if ours else None  # our own commit, of which we had not heard
     if not start.suspects and suspected(entry, start):
         return NotYet(key)
-    if entry.turn is not None:
-        question = yield from question_of(entry.turn)
-        if question is not None and question.id is not None:
+    question = (yield from question_of(entry.turn)) if entry.turn is not None else None
+    if question is not None or (entry.turn is not None and (yield from _goes_on_by_itself(entry, start))):
+        busy = (yield from waiting_over(key)) if entry.waiting else None
+        if busy is None and question is not None and question.id is not None:
             return (yield from _while_asking(entry, question, start))
-        if question is not None or (yield from _goes_on_by_itself(entry, start)):
-            return (yield from _resume(entry, None, start, []))
-    rows = yield sql(NEXT_WAITING, key)
-    # A command that waits in front is applied first, and wakes the key.
-    if not rows or rows[0][4] == "command" or (isinstance(entry.state, Suspended) and (yield from _held(entry))):
+        if busy is None:
+            return (yield from _resume(entry, (), start, []))
+        ended = yield from take_over(entry, busy, start.at)
+        facts = [ended] if start.delivery.by_event else []
+        entry = cast("SessionEntry", (yield from lock_entry(key)))
+    waiting = [_waiting(row, entry) for row in (yield from _messages_in_front(key))]
+    if not waiting or (isinstance(entry.state, Suspended) and (yield from _held(entry))):
         return None
-    return (yield from start_turn(entry, _waiting(entry, rows[0]), start, []))
+    together = _together(key, waiting, start)
+    return together if isinstance(together, Later) else (yield from start_turn(entry, together, start, facts))
 
 
-def _waiting(entry: SessionEntry, row: Row) -> Waiting:
-    number, text, raw, accepted_at = row[:4]
+def _messages_in_front(key: str) -> Op[Rows]:
+    """A command that waits in front is applied first, and wakes the key; one that waits behind is not overtaken."""
+    rows = yield sql(WAITING, key, TOGETHER)
+    return list(takewhile(lambda row: row[4] != "command", rows))
+
+
+def _waiting(row: Row, entry: SessionEntry) -> Waiting:
+    number, text, raw, accepted_at, _, busy = row[:6]
     source = source_of(raw) or entry.origin or SessionSource(platform="")
-    return Waiting(number, text, source, raw, accepted_at)
+    return Waiting(number, text, source, raw, accepted_at, busy=busy)
+
+
+def _together(key: str, waiting: list[Waiting], start: Start) -> list[Waiting] | Later:
+    """Those in front that begin one turn: what was collected, once it is quiet, or a burst of one author."""
+    collected = list(takewhile(lambda each: each.busy == BusyMode.COLLECT, waiting))
+    if not collected:
+        times = [((each.source.user_id, each.source.user_id_alt), each.accepted_at) for each in waiting]
+        return waiting[: burst(times, start.burst_s)]
+    quiet = quiet_at([each.accepted_at for each in collected], start.collect_s)
+    return Later(key, quiet) if start.at < quiet else collected
 
 
 def _while_asking(entry: SessionEntry, question: Question, start: Start) -> Op[Begun | Waits | None]:
@@ -76,7 +106,7 @@ def _while_asking(entry: SessionEntry, question: Question, start: Start) -> Op[B
     if not closing(rows, question):
         return Waits(entry.key) if untold(rows, question) else None
     closed = yield from close_by_words(entry, question, start.at)
-    joining = _waiting(entry, rows[0]) if closes(rows[0][5]) else None
+    joining = [_waiting(rows[0], entry)] if closes(rows[0][5]) else []
     return (yield from _resume(entry, joining, start, closed if start.delivery.by_event else []))
 
 
@@ -104,11 +134,12 @@ def _held(entry: SessionEntry) -> Op[bool]:
     return not rows
 
 
-def start_turn(entry: SessionEntry, first: Waiting, start: Start, facts: list[Fact]) -> Op[Begun]:
-    """Begin a turn for a message: decide which session it belongs to, and store all of it. The entry is locked."""
+def start_turn(entry: SessionEntry, rows: Sequence[Waiting], start: Start, facts: list[Fact]) -> Op[Begun]:
+    """Begin a turn for messages: decide which session they belong to, and store all of it. The entry is locked."""
+    first = rows[0]
     decision = choose(entry, first.accepted_at, start.policy, start.fresh_s)
     if isinstance(decision, Resume) and entry.turn is not None:
-        return (yield from _resume(entry, first, start, facts))
+        return (yield from _resume(entry, rows, start, facts))
     reset_reason: str | None = None
     spoke = False
     if isinstance(decision, Reset):
@@ -128,29 +159,67 @@ def start_turn(entry: SessionEntry, first: Waiting, start: Start, facts: list[Fa
         session_id=entry.session_id or "",
         attempt=1,
         fence=entry.fence + 1,
-        seq=entry.seq + 1,
+        seq=entry.seq,
         first_seq=entry.seq + 1,
-        inbox=(first.id,),
-        words=(first.text,),
+        inbox=(),
+        words=(),
         source=first.source,
         note=note,
         unclean_ends=entry.unclean_ends,
         spoke=spoke,
     )
     kind = note.kind if note else None
-    yield sql(ADD_TURN, begun.turn, entry.key, begun.session_id, start.instance, kind, start.at, begun.seq)
-    return (yield from _take(entry, begun, first, start, facts))
+    yield sql(ADD_TURN, begun.turn, entry.key, begun.session_id, start.instance, kind, start.at, begun.first_seq)
+    return (yield from _take(entry, begun, rows, start, facts))
 
 
-def _take(entry: SessionEntry, begun: Begun, first: Waiting, start: Start, facts: list[Fact]) -> Op[Begun]:
+def _take(entry: SessionEntry, begun: Begun, rows: Sequence[Waiting], start: Start, facts: list[Fact]) -> Op[Begun]:
     """Store the user's words and make the key ours."""
-    yield written(begun, Message(role="user", content=first.text, seq=begun.seq, at=first.accepted_at))
-    if first.stored:
-        yield sql(CLAIM_MESSAGE, first.id, begun.turn)
-    return (yield from _hold(entry, begun, first, start, facts))
+    begun, _ = yield from add_words(begun, rows, start.isolation)
+    begun = replace(begun, waiting=entry.waiting - sum(each.stored for each in rows))
+    return (yield from _hold(entry, begun, rows, start, facts))
 
 
-def _hold(entry: SessionEntry, begun: Begun, first: Waiting | None, start: Start, facts: list[Fact]) -> Op[Begun]:
+def add_words(begun: Begun, rows: Sequence[Waiting], isolation: Isolation) -> Op[tuple[Begun, list[Message]]]:
+    """Make messages part of the turn: each is a row of the transcript, and claimed."""
+    said = spoken(begun, rows, isolation)
+    for each, message in zip(rows, said, strict=True):
+        yield written(begun, message)
+        if each.stored:
+            yield sql(CLAIM_MESSAGE, each.id, begun.turn)
+    return with_words(begun, rows), said
+
+
+def spoken(begun: Begun, rows: Sequence[Waiting], isolation: Isolation) -> list[Message]:
+    """What was said, as the transcript's next rows."""
+    return [
+        Message(
+            role="user",
+            content=each.text,
+            seq=begun.seq + place,
+            author=author_of(each.source, isolation),
+            turn=begun.turn,
+            at=each.accepted_at,
+        )
+        for place, each in enumerate(rows, 1)
+    ]
+
+
+def with_words(begun: Begun, rows: Sequence[Waiting]) -> Begun:
+    """The turn with these messages as its last."""
+    sources = [*([begun.source] if begun.inbox else []), *(each.source for each in rows)]
+    return replace(
+        begun,
+        seq=begun.seq + len(rows),
+        inbox=(*begun.inbox, *(each.id for each in rows)),
+        words=(*begun.words, *(each.text for each in rows)),
+        source=sources[-1],
+        also=(*begun.also, *(source.message_id for source in sources[:-1] if source.message_id)),
+    )
+
+
+def _hold(entry: SessionEntry, begun: Begun, rows: Sequence[Waiting], start: Start, facts: list[Fact]) -> Op[Begun]:
+    last = rows[-1] if rows else None
     if start.delivery.by_event:
         facts = [*facts, fact("turn", start.at, turn=str(begun.turn), state="running", attempt=begun.attempt)]
     yield sql(
@@ -160,18 +229,18 @@ def _hold(entry: SessionEntry, begun: Begun, first: Waiting | None, start: Start
         begun.turn,
         begun.fence,
         begun.seq,
-        first.accepted_at if first else entry.active_at,
+        last.accepted_at if last else entry.active_at,
         entry.event_seq + len(facts),
-        first.raw_source if first else write_source(begun.source).decode(),
-        int(first is not None and first.stored),
+        last.raw_source if last else write_source(begun.source).decode(),
+        sum(each.stored for each in rows),
     )
     if not facts:
         return begun
     return replace(begun, events=(yield from append_events(entry.key, entry.event_seq, facts)))
 
 
-def _resume(entry: SessionEntry, joining: Waiting | None, start: Start, facts: list[Fact]) -> Op[Begun]:
-    """The same turn, its next attempt, from the last committed step; a message that wakes it joins it."""
+def _resume(entry: SessionEntry, joining: Sequence[Waiting], start: Start, facts: list[Fact]) -> Op[Begun]:
+    """The same turn, its next attempt, from the last committed step; messages that wake it join it."""
     waited = yield sql("SELECT 1 FROM turn WHERE id=$1 AND state='waiting'", entry.turn)
     note = None if waited else (yield from _note(entry, start, None))  # who waited was not cut off
     rows = yield sql(
@@ -185,38 +254,35 @@ def _resume(entry: SessionEntry, joining: Waiting | None, start: Start, facts: l
     attempt, session_id, first_seq = rows[0]
     begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
     begun = replace(begun, fence=entry.fence + 1)
-    if joining is None:
-        return (yield from _hold(entry, begun, None, start, facts))
-    begun = replace(
-        begun,
-        seq=entry.seq + 1,
-        inbox=(*begun.inbox, joining.id),
-        words=(*begun.words, joining.text),
-        source=joining.source,
-    )
+    if not joining:
+        return (yield from _hold(entry, begun, (), start, facts))
     return (yield from _take(entry, begun, joining, start, facts))
 
 
 def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int, note: Note | None) -> Op[Begun]:
     turn = entry.turn or 0
     rows = yield sql(
-        "SELECT id, body, source FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2 ORDER BY id", entry.key, turn
+        "SELECT id, body, source, accepted_at, kind, busy FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2"
+        " ORDER BY place, id",
+        entry.key,
+        turn,
     )
-    source = (source_of(rows[-1][2]) if rows else None) or entry.origin or SessionSource(platform="")
-    return Begun(
+    begun = Begun(
         turn=turn,
         key=entry.key,
         session_id=session_id,
         attempt=attempt,
         fence=entry.fence,
-        seq=entry.seq,
+        seq=entry.seq - len(rows),
         first_seq=first_seq,
-        inbox=tuple(row[0] for row in rows),
-        words=tuple(row[1] for row in rows),
-        source=source,
+        inbox=(),
+        words=(),
+        source=entry.origin or SessionSource(platform=""),
         note=note,
         unclean_ends=entry.unclean_ends,
+        waiting=entry.waiting,
     )
+    return with_words(begun, [_waiting(row, entry) for row in rows]) if rows else begun
 
 
 def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
@@ -244,7 +310,8 @@ def begun_again(key: str, start: Start) -> Op[Begun | None]:
 
 def _note(entry: SessionEntry, start: Start, reset_reason: str | None) -> Op[Note | None]:
     """Only a session that was cut off, or may end with a tool result, costs a look at its last rows."""
-    if reset_reason is None and not entry.tail and entry.state == ACTIVE:
+    if reset_reason is None and not entry.tail and entry.state == ACTIVE and not entry.rolled_back:
         return None
     tail = yield from open_tail(entry.session_id or "")
-    return choose_note(entry, tail, start.at, start.fresh_s, reset_reason)
+    happened = (yield from undone(entry)) if entry.rolled_back else []
+    return choose_note(entry, tail, start.at, start.fresh_s, reset_reason, happened)

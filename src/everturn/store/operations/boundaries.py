@@ -5,15 +5,27 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from everturn.decide import words
+from everturn.decide.busy import OUTCOME_UNKNOWN, skipped
+from everturn.decide.notes import tail_key
 from everturn.decide.session import has_activity, notify_user
-from everturn.model import ACTIVE, SessionEntry
+from everturn.model import ACTIVE, SessionEntry, ToolCall
 from everturn.store.interface import Op, sql
 from everturn.store.operations.questions import CLOSE_QUESTIONS
 from everturn.store.operations.telling import Fact, fact, tell
+from everturn.store.operations.transcripts import ADD_MESSAGE, calls_of, open_tail
 from everturn.store.operations.turn_values import Start, Waiting
 
-LAST_ROLE = "SELECT role FROM message WHERE session_id=$1 AND role<>'user' ORDER BY seq DESC LIMIT 1"
+LAST_ROLE = "SELECT role FROM message WHERE session_id=$1 AND hidden=0 AND role<>'user' ORDER BY seq DESC LIMIT 1"
 FIRST_WORDS = 80
+LAST_CALLS = (
+    "SELECT m.calls, m.seq, t.attempt FROM turn t JOIN message m ON m.session_id=t.session_id AND m.seq>=t.first_seq"
+    " AND m.turn=t.id WHERE t.id=$1 AND m.calls IS NOT NULL ORDER BY m.seq DESC LIMIT 1"
+)
+_BECAUSE = {
+    "/stop": "the user stopped the task",
+    "/new": "the user began a new conversation",
+    "interrupted": "the user interrupted the task with a new message",
+}
 
 
 def open_session(session_id: str, key: str, parent: str | None, words_: str, at: float) -> Op[None]:
@@ -46,7 +58,7 @@ def reset_entry(entry: SessionEntry, reason: str, start: Start, first: Waiting) 
     if entry.turn is not None:
         yield from end_open_turn(entry, "failed", "expired", reason, start.at)
         facts = [fact("turn", start.at, turn=str(entry.turn), state="failed")] if start.delivery.by_event else []
-    yield from end_session(entry.session_id, reason, entry.seq, start.at)
+    yield from end_session(entry.session_id, reason, (yield from length_of(entry.session_id)), start.at)
     yield from open_session(start.session_id, entry.key, entry.session_id, first.text, first.accepted_at)
     had_activity = has_activity(entry)
     yield from point_at(entry.key, start.session_id, entry.session_id, reason, had_activity=had_activity)
@@ -80,7 +92,7 @@ def point_at(
     yield sql(
         "UPDATE entry SET session_id=$2, previous_session_id=$3, reset_reason=$4, reset_had_activity=$5,"
         " state='active', reason=NULL, marked_at=NULL, unclean_ends=0, tail=0, tail_key=NULL, tail_at=NULL,"
-        " expired=NULL, turn=NULL, holder=NULL, seq=$6, turns=0 WHERE key=$1",
+        " expired=NULL, rolled_back=NULL, turn=NULL, holder=NULL, seq=$6, turns=0 WHERE key=$1",
         key,
         session_id,
         previous,
@@ -91,8 +103,9 @@ def point_at(
 
 
 def end_open_turn(entry: SessionEntry, state: str, inbox_state: str, why: str, at: float) -> Op[None]:
-    """End the key's open turn without an answer; its messages end visibly with it, and so does what it asked."""
+    """End the key's open turn without an answer; its messages end visibly with it, and so does what it asked and called."""
     yield sql(CLOSE_QUESTIONS, entry.turn, at, why)
+    yield from _pair_calls(entry, why, at)
     yield sql(
         "UPDATE turn SET state=$2, ended_at=$3, why=$4 WHERE id=$1 AND state IN ('running','waiting','interrupted')",
         entry.turn,
@@ -111,10 +124,54 @@ def end_open_turn(entry: SessionEntry, state: str, inbox_state: str, why: str, a
     )
 
 
+def _pair_calls(entry: SessionEntry, why: str, at: float) -> Op[None]:
+    """Give each open call of the turn's last response a result: skipped, or of unknown outcome when it was begun."""
+    left = yield from open_calls(entry.turn or 0, entry.session_id)
+    if not left:
+        return
+    begun = {row[0] for row in (yield sql("SELECT call_id FROM effect WHERE turn=$1", entry.turn))}
+    seq = yield from length_of(entry.session_id)
+    for place, (call, attempt) in enumerate(left, 1):
+        unknown = call.id in begun
+        text = OUTCOME_UNKNOWN if unknown else skipped(_BECAUSE.get(why, "the task ended before it was begun"))
+        yield sql(
+            ADD_MESSAGE, entry.session_id, seq + place, "tool", text, None, call.id, int(unknown), None, None, entry.turn,
+            attempt, at,
+        )  # fmt: skip
+
+
+def open_calls(turn: int, session_id: str | None) -> Op[list[tuple[ToolCall, int]]]:
+    """The calls of a turn's last response that have no result yet, with the attempt that asked for them."""
+    rows = yield sql(LAST_CALLS, turn)
+    if not rows:
+        return []
+    calls, asked, attempt = rows[0]
+    results = yield sql("SELECT call_id FROM message WHERE session_id=$1 AND seq>$2 AND role='tool'", session_id, asked)
+    answered = {row[0] for row in results}
+    return [(call, attempt) for call in calls_of(calls) if call.id not in answered]
+
+
+def length_of(session_id: str | None) -> Op[int]:
+    """The transcript's true length, what is hidden included."""
+    rows = yield sql("SELECT max(seq) FROM message WHERE session_id=$1", session_id)
+    return int(rows[0][0] or 0)
+
+
+def acknowledge_tail(entry: SessionEntry, at: float) -> Op[None]:
+    """The user ended the task: its mark is cleared, and what its tools left open is not offered to the next turn."""
+    tail = tail_key((yield from open_tail(entry.session_id or "")))
+    yield sql(
+        "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, tail_key=$2, tail_at=$3"
+        " WHERE key=$1 AND state<>'suspended'",
+        entry.key,
+        tail,
+        at,
+    )
+
+
 def release(entry: SessionEntry, *, keep_turn: bool = False) -> Op[int]:
     """Let go of the key: late writers lose their fence; returns the transcript's true length."""
-    rows = yield sql("SELECT max(seq) FROM message WHERE session_id=$1", entry.session_id)
-    last = rows[0][0] or 0
+    last = yield from length_of(entry.session_id)
     role = yield sql(LAST_ROLE, entry.session_id)
     yield sql(
         "UPDATE entry SET holder=NULL, turn=$2, fence=fence+1, seq=$3, tail=$4 WHERE key=$1",
@@ -123,4 +180,4 @@ def release(entry: SessionEntry, *, keep_turn: bool = False) -> Op[int]:
         last,
         int(bool(role) and role[0][0] == "tool"),
     )
-    return int(last)
+    return last

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from everturn.decide import command_words, words
 from everturn.decide.names import clean_text
-from everturn.decide.notes import tail_key
 from everturn.model import ResumePending, SessionEntry, Suspended
 from everturn.store.interface import Op, sql
-from everturn.store.operations.boundaries import end_open_turn, end_session, open_session, point_at, release
+from everturn.store.operations.boundaries import (
+    acknowledge_tail,
+    end_open_turn,
+    end_session,
+    open_session,
+    point_at,
+    release,
+)
 from everturn.store.operations.command_values import Asked
 from everturn.store.operations.entries import state_columns
-from everturn.store.operations.transcripts import open_tail
 
 LISTED = 10
 SEARCHED = 500
@@ -93,14 +98,7 @@ def stop(asked: Asked) -> Op[str]:
         return words.nothing_to_stop()
     yield from end_open_turn(entry, "stopped", "withdrawn", "/stop", asked.at)
     yield from release(entry)
-    tail = tail_key((yield from open_tail(entry.session_id or "")))
-    yield sql(
-        "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, tail_key=$2, tail_at=$3"
-        " WHERE key=$1 AND state<>'suspended'",
-        entry.key,
-        tail,
-        asked.at,
-    )
+    yield from acknowledge_tail(entry, asked.at)
     return words.stopped((yield from waiting_messages(entry.key)))
 
 

@@ -18,6 +18,7 @@ from everturn.store.operations import (
 )
 from everturn.store.operations.command_values import Applied, Asked, Done, Terms
 from everturn.store.operations.entries import lock_or_make_entry, source_of
+from everturn.store.operations.taking_over import ended_at
 from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
 
 DOES: Mapping[str, Callable[[Asked], Op[str] | Op[Done]]] = {
@@ -82,17 +83,10 @@ def _applied(number: int, command: Command, key: str, stopped: int | None, event
 
 def _applied_before(number: int, key: str, body: str, at: float) -> Op[Applied]:
     """For an operation that runs twice: the turn its first run stopped wrote the last row of the session it left."""
-    stopped = yield sql(
-        "SELECT t.id FROM entry e JOIN turn t ON t.state='stopped' AND t.ended_at=$2 AND t.id IN"
-        " ((SELECT m.turn FROM message m WHERE m.session_id=e.session_id ORDER BY m.seq DESC LIMIT 1),"
-        "  (SELECT m.turn FROM message m WHERE m.session_id=e.previous_session_id ORDER BY m.seq DESC LIMIT 1))"
-        " WHERE e.key=$1",
-        key,
-        at,
-    )
+    stopped = yield from ended_at(key, at)
     command = parse_command(body) or Command("help", "")
     events = yield from events_of(key, at)
-    return (yield from _applied(number, command, key, stopped[0][0] if stopped else None, events))
+    return (yield from _applied(number, command, key, stopped, events))
 
 
 def _apply(asked: Asked) -> Op[str | Done]:

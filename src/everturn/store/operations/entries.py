@@ -21,7 +21,7 @@ from everturn.store.interface import Op, Row, sql
 
 COLUMNS = (
     "key, session_id, state, reason, marked_at, unclean_ends, tail, tail_key, tail_at, previous_session_id,"
-    " reset_reason, reset_had_activity, expired, origin, created_at, active_at, fence, holder, turn, seq, event_seq, turns, waiting"
+    " reset_reason, reset_had_activity, expired, origin, created_at, active_at, fence, holder, turn, seq, event_seq, turns, waiting, rolled_back"
 )
 LOCK_ENTRY = f"SELECT {COLUMNS} FROM entry WHERE key=$1/*lock*/"
 MAKE_ENTRY = (
@@ -30,6 +30,7 @@ MAKE_ENTRY = (
 )
 
 _read_source = msgspec.json.Decoder(SessionSource).decode
+_read_turns = msgspec.json.Decoder(tuple[int, ...]).decode
 write_source = msgspec.json.Encoder().encode
 
 
@@ -41,6 +42,13 @@ def source_of(text: object) -> SessionSource | None:
         return _read_source(text)
     except msgspec.MsgspecError:
         return None
+
+
+def _turns_of(text: object) -> tuple[int, ...]:
+    try:
+        return _read_turns(text) if isinstance(text, str) else ()
+    except msgspec.MsgspecError:
+        return ()
 
 
 def _number(value: object) -> float | None:
@@ -81,6 +89,7 @@ def entry_of(row: Row) -> SessionEntry:
         event_seq=row[20],
         turns=row[21],
         waiting=row[22],
+        rolled_back=_turns_of(row[23]),
     )
 
 

@@ -7,22 +7,25 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from everturn.decide import words
+from everturn.decide.busy import TAKES_OVER, BusyMode, busy_of
 from everturn.model import Event, SessionEntry, SessionSource
 from everturn.store.interface import Op, Statement, sql
 from everturn.store.operations.beginning import begun_again, start_turn, suspected
 from everturn.store.operations.entries import lock_or_make_entry
+from everturn.store.operations.taking_over import ended_at, take_over
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
 from everturn.store.operations.turn_values import Begun, Start, Waiting
 
 JOIN_QUEUE = (
     "UPDATE entry SET waiting=waiting+$2, event_seq=event_seq+$3, arrivals=arrivals+$2 WHERE key=$1"
-    " RETURNING waiting, event_seq, arrivals"
+    " RETURNING waiting, event_seq, arrivals, busy, turn, holder"
 )
 ADD = (
-    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, turn, accepted_at)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
+    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, turn, accepted_at, busy)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
 )
-SAME = "SELECT id, body, key, turn FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
+SAME = "SELECT id, body, key, turn, busy FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
 
 
 class Outcome(StrEnum):
@@ -47,6 +50,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     by_event: bool
     cursor: str | None = None  # how far the platform account is read with this message
+    busy: str = BusyMode.STEER  # what it does to a running turn, as configured for its platform
+    forced: str | None = None  # the same, as it says itself (/steer, /queue)
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +61,9 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     begun: Begun | None = None
     events: tuple[Event, ...] = ()
+    busy: str | None = None  # what it does to the turn behind which it waits
+    stopped: int | None = None  # the turn that it ended
+    spoke: bool = False  # a notice is owed as well
 
 
 def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accepted]:
@@ -70,7 +78,7 @@ def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     if not (yield _row(arrival, "claimed", start.turn)):
         return (yield from _known(arrival, start, Outcome.DUPLICATE))
     row = Waiting(arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False)
-    begun = yield from start_turn(entry, row, start, _facts(arrival))
+    begun = yield from start_turn(entry, [row], start, _facts(arrival))
     return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=begun.events)
 
 
@@ -83,21 +91,41 @@ def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     if not rows:
         yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
         rows = yield sql(JOIN_QUEUE, arrival.key, 1, len(facts))
-    waiting, last, place = rows[0]
+    waiting, last, place, chosen, turn, holder = rows[0]
     full = waiting > queue_limit and arrival.kind == "message"
-    if full or not (yield _row(arrival, "waiting", None, place)):
+    busy = _busy(arrival, chosen, turn_open=turn is not None, others_wait=waiting > 1)
+    over = busy if busy in TAKES_OVER and holder is not None else None  # what is not running is met when it goes on
+    if full or not (yield _row(arrival, "waiting", None, place, BusyMode.STEER if over else busy)):
         yield sql(JOIN_QUEUE, arrival.key, -1, -len(facts))
         return (yield from _known(arrival, start, Outcome.FULL if full else Outcome.DUPLICATE))
     events = (yield from append_events(arrival.key, last - len(facts), facts)) if facts else ()
-    return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, events=events)
+    accepted = Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, events=events, busy=busy)
+    return (yield from _take_over(arrival, over, accepted)) if over else accepted
 
 
-def _row(arrival: Arrival, state: str, turn: int | None, place: int = 0) -> Statement:
+def _busy(arrival: Arrival, chosen: str | None, *, turn_open: bool, others_wait: bool) -> BusyMode | None:
+    if arrival.kind != "message":
+        return None
+    return busy_of(arrival.forced, chosen, arrival.busy, turn_open=turn_open, others_wait=others_wait)
+
+
+def _take_over(arrival: Arrival, busy: BusyMode, accepted: Accepted) -> Op[Accepted]:
+    """The message ends the running turn with its own commit; what is left for it is to be heard soon."""
+    entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
+    ended = yield from take_over(entry, busy, arrival.at)
+    delivery = Delivery(by_event=arrival.by_event)
+    text = words.taken_back() if busy is BusyMode.ROLLBACK else words.interrupted()
+    told = yield from tell(arrival.id, arrival.key, arrival.source, text, busy, arrival.at, delivery)
+    events = yield from report(arrival.key, entry.event_seq, [ended, *told] if arrival.by_event else [])
+    return replace(accepted, busy=BusyMode.STEER, events=accepted.events + events, stopped=entry.turn, spoke=True)
+
+
+def _row(arrival: Arrival, state: str, turn: int | None, place: int = 0, busy: str | None = None) -> Statement:
     """`place` is drawn under the entry's lock: the order of arrival, whoever made its id first."""
     source = arrival.source
     return sql(
         ADD, arrival.id, arrival.ext_id, source.platform, source.account, arrival.key, arrival.kind, arrival.raw_source,
-        arrival.text, state, place, turn, arrival.at,
+        arrival.text, state, place, turn, arrival.at, busy,
     )  # fmt: skip
 
 
@@ -130,9 +158,10 @@ def _known(arrival: Arrival, start: Start | None, otherwise: Outcome) -> Op[Acce
     rows = yield sql(SAME, arrival.ext_id, arrival.source.platform, arrival.source.account)
     if not rows:
         return Accepted(outcome=otherwise, key=arrival.key)
-    number, body, key, turn = rows[0]
+    number, body, key, turn, busy = rows[0]
     if number == arrival.id:
-        return (yield from _accepted_before(arrival, start if start is not None and turn == start.turn else None))
+        mine = start if start is not None and turn == start.turn else None
+        return replace((yield from _accepted_before(arrival, mine)), busy=busy)
     same = body in {"", arrival.text} and key == arrival.key  # an old body is forgotten before its id
     return Accepted(outcome=Outcome.DUPLICATE if same else Outcome.CONFLICT, key=key)
 
@@ -143,7 +172,11 @@ def _accepted_before(arrival: Arrival, start: Start | None) -> Op[Accepted]:
     events = yield from events_of(arrival.key, *times)
     begun = (yield from begun_again(arrival.key, start)) if start is not None else None
     begun = begun and replace(begun, events=events)
-    return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=events)
+    notice = yield sql("SELECT 1 FROM outbox WHERE id=$1", arrival.id)
+    stopped = (yield from ended_at(arrival.key, arrival.at)) if notice else None
+    return Accepted(
+        outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=events, stopped=stopped, spoke=bool(notice)
+    )
 
 
 def move_cursor(platform: str, account: str, value: str, at: float) -> Op[None]:

@@ -25,7 +25,7 @@ def message_of(row: Row) -> Message:
         role=role,
         content=content,
         seq=seq,
-        calls=_calls_of(calls) if calls else (),
+        calls=calls_of(calls) if calls else (),
         call_id=call_id,
         unknown=bool(unknown),
         extra=extra,
@@ -55,7 +55,8 @@ def written(begun: Begun, message: Message, *, tell: bool = False) -> Statement:
     )
 
 
-def _calls_of(text: str) -> tuple[ToolCall, ...]:
+def calls_of(text: str) -> tuple[ToolCall, ...]:
+    """The calls in a stored row."""
     try:
         return _decode_calls(text)
     except msgspec.MsgspecError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from everturn.decide.keys import Isolation
 from everturn.decide.notes import Note
 from everturn.decide.session import ResetPolicy
 from everturn.model import Event, Reply, SessionSource
@@ -24,6 +25,9 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Delivery
     stuck_after: int = 0
     suspects: bool = True  # whether a suspect may begin now
+    isolation: Isolation = Isolation()
+    burst_s: float = 0.0  # messages of one author this close together begin one turn
+    collect_s: float = 0.0  # how long it must be quiet before collected messages begin their turn
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -35,6 +39,7 @@ class Waiting(msgspec.Struct, frozen=True):
     raw_source: str
     accepted_at: float
     stored: bool = True  # False: this very operation inserts it, already claimed
+    busy: str | None = None  # what it does to a running turn
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +60,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None  # what /model chose for the session
     events: tuple[Event, ...] = ()
     spoke: bool = False  # a notice is owed as well
+    also: tuple[str, ...] = ()  # the platform's ids of its messages but the last, which is its source
+    waiting: int = 0  # how many messages and commands wait behind it
 
 
 class NotYet(msgspec.Struct, frozen=True):
@@ -67,6 +74,13 @@ class Waits(msgspec.Struct, frozen=True):
     """Its turn waits for an answer and words came that must wait behind it: their sender is to be told."""
 
     key: str
+
+
+class Later(msgspec.Struct, frozen=True):
+    """Messages are being collected: their turn begins when it has been quiet, not before `at`."""
+
+    key: str
+    at: float
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):

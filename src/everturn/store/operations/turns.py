@@ -4,10 +4,12 @@ the entry's row is locked under the fence first, so a late writer is refused by 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from everturn.errors import FenceLost
 from everturn.model import Event, Message, ToolCall, Usage
 from everturn.store.interface import Op, sql
-from everturn.store.operations.beginning import NEXT_WAITING
+from everturn.store.operations.beginning import WAITING
 from everturn.store.operations.boundaries import end_open_turn, release
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.outbox import sent_at_once
@@ -18,14 +20,14 @@ from everturn.store.operations.transcripts import written
 from everturn.store.operations.turn_values import Begun, Finished
 
 NOTHING = Usage()
-FENCED = "SELECT 1 FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
+FENCED = "SELECT waiting FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
 ADD_EFFECT = (
     "INSERT INTO effect (turn, call_id, name, effect, state, attempt, begun_at) VALUES ($1, $2, $3, $4, 'begun', $5, $6)"
     " ON CONFLICT (turn, call_id) DO NOTHING"
 )
 EFFECT_DONE = "UPDATE effect SET state='done', done_at=$3 WHERE turn=$1 AND call_id=$2 AND state='begun'"
 RELEASE_KEY = (
-    "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, unclean_ends=0, tail=0, holder=NULL, turn=NULL,"
+    "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, unclean_ends=0, tail=0, rolled_back=NULL, holder=NULL, turn=NULL,"
     " seq=$4, turns=turns+1, event_seq=event_seq+$5 WHERE key=$1 AND fence=$2 AND turn=$3 RETURNING event_seq, waiting"
 )
 # A cut answer is shown, but it is no success: the mark and the count of unclean ends stay.
@@ -50,9 +52,12 @@ def prove(turn: int) -> Op[None]:
     yield sql("UPDATE turn SET proven=attempt WHERE id=$1 AND state='running'", turn)
 
 
-def fenced(begun: Begun) -> Op[None]:
-    if not (yield sql(FENCED, begun.key, begun.fence, begun.turn)):
+def fenced(begun: Begun) -> Op[int]:
+    """Lock the entry under the turn's fence; how many messages and commands wait behind it."""
+    rows = yield sql(FENCED, begun.key, begun.fence, begun.turn)
+    if not rows:
         raise FenceLost(f"{begun.key}: the turn {begun.turn} no longer owns its conversation")
+    return int(rows[0][0])
 
 
 def owned(key: str, turn: int) -> Op[None]:
@@ -69,9 +74,9 @@ def step(
     usage: Usage = NOTHING,
     *,
     prove_it: bool,
-) -> Op[None]:
-    """Commit a model response, and with it the beginning of its first effect."""
-    yield from fenced(begun)
+) -> Op[int]:
+    """Commit a model response, and with it the beginning of its first effect; how many wait behind the turn."""
+    waiting = yield from fenced(begun)
     added = yield written(begun, message, tell=usage.requests > 0)
     if begin is not None:
         yield sql(ADD_EFFECT, begun.turn, begin.id, begin.name, begin.effect, begun.attempt, message.at)
@@ -81,6 +86,7 @@ def step(
         yield from prove(begun.turn)
     if added:  # an operation that runs twice counts once
         yield from count_usage(begun, usage)
+    return waiting
 
 
 def failed_call(begun: Begun, kind: str, why: str, wait_s: float, at: float) -> Op[int]:
@@ -112,15 +118,33 @@ def begin_effect(begun: Begun, call: ToolCall, at: float) -> Op[None]:
     yield sql(ADD_EFFECT, begun.turn, call.id, call.name, call.effect, begun.attempt, at)
 
 
-def finish_effect(begun: Begun, result: Message, begin: ToolCall | None, whole: str | None = None) -> Op[None]:
-    """Commit a tool's result, the whole of it where it is shortened, and with it the beginning of the next call."""
-    yield from fenced(begun)
+def finish_effect(
+    begun: Begun,
+    result: Message,
+    begin: ToolCall | None,
+    whole: str | None = None,
+    skipped: Sequence[Message] = (),
+) -> Op[int]:
+    """Commit a tool's result, the whole of it where it is shortened, and with it the beginning of the next call, or
+    that the rest is skipped; how many wait behind the turn.
+    """
+    waiting = yield from fenced(begun)
     yield sql(EFFECT_DONE, begun.turn, result.call_id, result.at)
     yield written(begun, result)
     if whole is not None and result.call_id is not None:
         yield kept(begun.turn, result.call_id, whole, result.at)
     if begin is not None:
         yield sql(ADD_EFFECT, begun.turn, begin.id, begin.name, begin.effect, begun.attempt, result.at)
+    for each in skipped:
+        yield written(begun, each)
+    return waiting
+
+
+def skip_calls(begun: Begun, skipped: Sequence[Message]) -> Op[None]:
+    """Commit the results of calls that were never begun."""
+    yield from fenced(begun)
+    for each in skipped:
+        yield written(begun, each)
 
 
 def effects_of(turn: int) -> Op[dict[str, str]]:
@@ -167,8 +191,9 @@ def finish(
 
 def _answer_facts(begun: Begun, answer: Message, shown: str) -> list[Fact]:
     turn = str(begun.turn)
+    also = {"also": begun.also} if begun.also else {}
     return [
-        fact("reply", answer.at, turn=turn, id=turn, text=shown, to=begun.source.message_id),
+        fact("reply", answer.at, turn=turn, id=turn, text=shown, to=begun.source.message_id, **also),
         fact("turn", answer.at, turn=turn, state="answered", attempt=begun.attempt),
     ]
 
@@ -180,7 +205,7 @@ def _finished_before(begun: Begun, at: float, instance: int) -> Op[Finished]:
         raise FenceLost(f"{begun.key}: the turn {begun.turn} no longer owns its conversation")
     events = yield from events_of(begun.key, at)
     reply = yield from sent_at_once(begun.turn, instance)
-    more = yield sql(NEXT_WAITING, begun.key)
+    more = yield sql(WAITING, begun.key, 1)
     return Finished(events=events, reply=reply, more=bool(more))
 
 

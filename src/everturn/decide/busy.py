@@ -1,0 +1,75 @@
+"""What a message does while a turn runs, and which messages begin a turn together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from itertools import takewhile
+from typing import TypeVar
+
+from everturn.decide.commands import parse_command
+
+LONGEST_BURST_S = 1.0
+OUTCOME_UNKNOWN = "The outcome of this call is unknown: it was cut off while it ran. It was not run again."
+
+
+class BusyMode(StrEnum):
+    """The modes."""
+
+    STEER = "steer"  # it joins the running turn before its next model call
+    QUEUE = "queue"  # it is the next turn
+    INTERRUPT = "interrupt"  # the running turn ends, it is the next one
+    COLLECT = "collect"  # what comes until it is quiet is the next turn
+    ROLLBACK = "rollback"  # the running turn is taken back, it is the next one
+
+
+TAKES_OVER = frozenset({BusyMode.INTERRUPT, BusyMode.ROLLBACK})
+_FORCED = {"steer": BusyMode.STEER, "queue": BusyMode.QUEUE}
+
+
+def busy_of(
+    forced: str | None, chosen: str | None, configured: str, *, turn_open: bool, others_wait: bool
+) -> BusyMode | None:
+    """What an accepted message does: as it says itself, as /busy chose, or as is configured. None: it meets no turn."""
+    name = next((each for each in (forced, chosen, configured) if each in set(BusyMode)), BusyMode.STEER)
+    busy = BusyMode(name)
+    if turn_open or (busy is BusyMode.COLLECT and others_wait):
+        return busy
+    return None
+
+
+def forced_by(text: str) -> tuple[BusyMode, str] | None:
+    """`/steer words` and `/queue words` are messages that say themselves what they do; without words they are commands."""
+    command = parse_command(text) if text.startswith("/") else None
+    if command is None or command.name not in _FORCED or not command.argument.strip():
+        return None
+    return _FORCED[command.name], command.argument
+
+
+def skipped(because: str) -> str:
+    """The result of a call that was never begun: calls and results stay paired."""
+    return f"Skipped: this call was not run, because {because}."
+
+
+def steers(modes: Sequence[str | None]) -> int:
+    """How many of those that wait, in their order, join the running turn: up to the first that does something else."""
+    return sum(1 for _ in takewhile(lambda mode: mode == BusyMode.STEER, modes))
+
+
+Author = TypeVar("Author")
+
+
+def burst(waiting: Sequence[tuple[Author, float]], burst_s: float) -> int:
+    """How many of those that wait begin one turn: of one author, each soon after the last. At least the first does."""
+    first_author, first_at = waiting[0]
+    count, last_at = 1, first_at
+    for author, at in waiting[1:]:
+        if author != first_author or not 0 <= at - last_at <= burst_s or at - first_at > LONGEST_BURST_S:
+            break
+        count, last_at = count + 1, at
+    return count if burst_s > 0 else 1
+
+
+def quiet_at(collected: Sequence[float], collect_s: float) -> float:
+    """When those that are collected, by the times they were accepted, have been followed by silence for long enough."""
+    return max(collected) + collect_s

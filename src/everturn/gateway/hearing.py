@@ -1,0 +1,36 @@
+"""Hearing what people write while their turn runs: it joins the turn, committed, before the next model call."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from msgspec.structs import replace
+
+from everturn import points
+from everturn.gateway.attempt import Attempt
+from everturn.model import Message
+from everturn.store.operations.joining import Joined, join_turn
+
+
+async def hear(attempt: Attempt) -> list[Message]:
+    """What joined the turn and its agent was not given yet. Nobody looks into the database while nobody waits."""
+    if attempt.somebody_waits():
+        attempt.called_on = False  # who writes from now on is seen the next time
+        parts, begun = attempt.parts, replace(attempt.begun, seq=attempt.seq)
+        delivery = parts.delivery(begun.source.platform)
+        joining = parts.store.run(join_turn, begun, parts.settings.isolation, parts.clock.now(), delivery)
+        # What follows the commit happens even if this task is cancelled meanwhile.
+        joining.add_done_callback(partial(_joined, attempt))
+        await asyncio.shield(joining)
+    return attempt.heard()
+
+
+def _joined(attempt: Attempt, joining: asyncio.Future[Joined]) -> None:
+    if joining.cancelled() or joining.exception() is not None:
+        return  # the task that asked is told
+    joined = joining.result()
+    attempt.joined(joined)
+    if joined.messages:
+        points.reached("turn.joined")
+        attempt.parts.hub.publish(attempt.begun.key, joined.events)

@@ -1,0 +1,100 @@
+"""A message that joins the running turn: it stays in the inbox until the transcript that holds it is committed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from everturn.decide.busy import BusyMode, steers
+from everturn.decide.keys import Isolation
+from everturn.model import Event, Message, SessionSource
+from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.beginning import TOGETHER, WAITING, add_words, spoken, with_words
+from everturn.store.operations.boundaries import open_calls
+from everturn.store.operations.entries import lock_entry, source_of
+from everturn.store.operations.telling import Delivery, events_of, fact, report
+from everturn.store.operations.turn_values import Begun, Waiting
+from everturn.store.operations.turns import fenced
+
+CLAIMED = (
+    "SELECT id, body, source, accepted_at, kind, busy FROM inbox"
+    " WHERE key=$1 AND ended_at IS NULL AND turn=$2 AND state='claimed' ORDER BY place, id"
+)
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """The turn with what joined it; `messages` are the rows that were added to its transcript."""
+
+    begun: Begun
+    messages: tuple[Message, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+def join_turn(begun: Begun, isolation: Isolation, at: float, delivery: Delivery) -> Op[Joined]:
+    """Make the messages that steer part of the running turn; `begun.seq` is the last row that its runner has stored."""
+    waiting = yield from fenced(begun)
+    before = [row for row in (yield sql(CLAIMED, begun.key, begun.turn)) if row[0] not in begun.inbox]
+    if before:
+        return (yield from _joined_before(begun, before, waiting, isolation, at))
+    rows = yield sql(WAITING, begun.key, TOGETHER)
+    count = steers([row[5] if row[4] == "message" else None for row in rows])
+    if not count or (yield from open_calls(begun.turn, begun.session_id)):  # words never part a call from its result
+        return Joined(begun=replace_waiting(begun, waiting))
+    joining = [_waiting(row, begun) for row in rows[:count]]
+    now, said = yield from add_words(begun, joining, isolation)
+    yield sql(
+        "UPDATE entry SET waiting=waiting-$2, active_at=$3, origin=$4 WHERE key=$1",
+        begun.key,
+        count,
+        joining[-1].accepted_at,
+        joining[-1].raw_source,
+    )
+    events = yield from _report(begun, joining, at, delivery)
+    return Joined(begun=replace_waiting(now, waiting - count), messages=tuple(said), events=events)
+
+
+def _joined_before(begun: Begun, rows: list[Row], waiting: int, isolation: Isolation, at: float) -> Op[Joined]:
+    """For an operation that runs twice: what its first run added."""
+    joined = [_waiting(row, begun) for row in rows]
+    said = spoken(begun, joined, isolation)
+    now = replace_waiting(with_words(begun, joined), waiting)
+    return Joined(begun=now, messages=tuple(said), events=(yield from events_of(begun.key, at)))
+
+
+def _report(begun: Begun, joining: list[Waiting], at: float, delivery: Delivery) -> Op[tuple[Event, ...]]:
+    if not delivery.by_event:
+        return ()
+    entry = yield from lock_entry(begun.key)
+    ids = [each.source.message_id for each in joining]
+    return (
+        yield from report(
+            begun.key, entry.event_seq if entry else 0, [fact("joined", at, turn=str(begun.turn), ids=ids)]
+        )
+    )
+
+
+def replace_waiting(begun: Begun, waiting: int) -> Begun:
+    """The same turn with so many behind it."""
+    return msgspec.structs.replace(begun, waiting=waiting)
+
+
+def _waiting(row: Row, begun: Begun) -> Waiting:
+    number, text, raw, accepted_at, _, busy = row
+    source: SessionSource = source_of(raw) or begun.source
+    return Waiting(number, text, source, raw, accepted_at, busy=busy)
+
+
+def steer_waits(key: str) -> Op[bool]:
+    """Whether the next that waits joins the running turn: what it has not begun yet is skipped for it."""
+    rows = yield sql(WAITING, key, 1)
+    return bool(rows) and rows[0][4] == "message" and rows[0][5] == BusyMode.STEER
+
+
+def choose_busy(key: str, mode: str | None) -> Op[bool]:
+    """What messages do while a turn runs under this key from now on; None: as configured. False for an unknown key."""
+    return bool((yield sql("UPDATE entry SET busy=$2 WHERE key=$1 RETURNING key", key, mode)))
+
+
+def busy_chosen(key: str) -> Op[str | None]:
+    """What /busy chose for this key; None when it chose nothing."""
+    rows = yield sql("SELECT busy FROM entry WHERE key=$1", key)
+    return str(rows[0][0]) if rows and rows[0][0] else None

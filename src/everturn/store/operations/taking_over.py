@@ -1,0 +1,90 @@
+"""A newer message ends the open turn of its key: interrupted, or taken back. One transaction with what made it happen."""
+
+from __future__ import annotations
+
+import msgspec
+
+from everturn.decide.busy import TAKES_OVER, BusyMode
+from everturn.decide.notes import Undone
+from everturn.model import SessionEntry
+from everturn.store.interface import Op, sql
+from everturn.store.operations.boundaries import acknowledge_tail, end_open_turn, release
+from everturn.store.operations.telling import Fact, fact
+from everturn.store.operations.transcripts import calls_of
+
+REMEMBERED = 5  # turns taken back in a row whose effects the next one is told
+_encode = msgspec.json.Encoder().encode
+
+
+def take_over(entry: SessionEntry, busy: BusyMode, at: float) -> Op[Fact]:
+    """End the key's open turn and let go of the key; late writers lose their fence. The fact that watchers are told."""
+    state = "rolled_back" if busy is BusyMode.ROLLBACK else "stopped"
+    why = "rolled back" if busy is BusyMode.ROLLBACK else "interrupted"
+    yield from end_open_turn(entry, state, "withdrawn", why, at)
+    if busy is BusyMode.ROLLBACK:
+        yield from _hide(entry)
+        yield from release(entry)
+        yield sql(
+            "UPDATE entry SET state='active', reason=NULL, marked_at=NULL WHERE key=$1 AND state<>'suspended'",
+            entry.key,
+        )
+    else:
+        yield from release(entry)
+        yield from acknowledge_tail(entry, at)
+    return fact("turn", at, turn=str(entry.turn), state=state, why=why)
+
+
+def _hide(entry: SessionEntry) -> Op[None]:
+    """The turn's rows leave the conversation; what its tools did stays known until a turn has answered."""
+    yield sql(
+        "UPDATE message SET hidden=1 WHERE session_id=$1 AND turn=$2 AND seq>=(SELECT first_seq FROM turn WHERE id=$2)",
+        entry.session_id,
+        entry.turn,
+    )
+    if (yield sql("SELECT 1 FROM effect WHERE turn=$1 LIMIT 1", entry.turn)):
+        turns = (*entry.rolled_back, entry.turn)[-REMEMBERED:]
+        yield sql("UPDATE entry SET rolled_back=$2 WHERE key=$1", entry.key, _encode(turns).decode())
+
+
+def waiting_over(key: str) -> Op[BusyMode | None]:
+    """What a waiting message wants to do to the turn that would go on now; it is done once."""
+    rows = yield sql(
+        "SELECT id, busy FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting'"
+        " AND busy IN ('interrupt','rollback') ORDER BY place LIMIT 1",
+        key,
+    )
+    if not rows:
+        return None
+    yield sql(
+        "UPDATE inbox SET busy='steer' WHERE key=$1 AND ended_at IS NULL AND busy IN ('interrupt','rollback')", key
+    )
+    busy = BusyMode(rows[0][1])
+    return busy if busy in TAKES_OVER else None
+
+
+def undone(entry: SessionEntry) -> Op[list[Undone]]:
+    """The effects of the turns that were taken back: they did happen."""
+    found: list[Undone] = []
+    for turn in entry.rolled_back:
+        effects = yield sql("SELECT call_id, name, state FROM effect WHERE turn=$1 ORDER BY begun_at, call_id", turn)
+        rows = yield sql(
+            "SELECT m.calls FROM turn t JOIN message m ON m.session_id=t.session_id AND m.seq>=t.first_seq"
+            " AND m.turn=t.id WHERE t.id=$1 AND m.calls IS NOT NULL ORDER BY m.seq",
+            turn,
+        )
+        arguments = {call.id: call.arguments for row in rows for call in calls_of(row[0])}
+        found += [Undone(name, arguments.get(call, ""), known=state == "done") for call, name, state in effects]
+    return found
+
+
+def ended_at(key: str, at: float) -> Op[int | None]:
+    """For an operation that runs twice: the turn its first run ended wrote the last row of the session it left."""
+    rows = yield sql(
+        "SELECT t.id FROM entry e JOIN turn t ON t.state IN ('stopped','rolled_back') AND t.ended_at=$2 AND t.id IN"
+        " ((SELECT m.turn FROM message m WHERE m.session_id=e.session_id ORDER BY m.seq DESC LIMIT 1),"
+        "  (SELECT m.turn FROM message m WHERE m.session_id=e.previous_session_id ORDER BY m.seq DESC LIMIT 1))"
+        " WHERE e.key=$1",
+        key,
+        at,
+    )
+    return int(rows[0][0]) if rows else None
