@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from everturn import points
 from everturn.agent.interface import Answer, RunTool, TurnContext
@@ -47,6 +48,7 @@ class Life:
     folder: Path
     death: Death | None = None
     surety: Surety = Surety.KEYED
+    agent: Callable[[Path], Any] = field(default_factory=lambda: LedgerAgent)
     settings: Settings = field(
         default_factory=lambda: Settings(stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0)
     )
@@ -122,7 +124,7 @@ def live(life: Life) -> None:
 
 async def _live(life: Life) -> int:
     platform = FakePlatform(file=life.folder / "platform", surety=life.surety)
-    agent = LedgerAgent(life.folder)
+    agent = life.agent(life.folder)
     world = World(life.url, agent, [platform], settings=life.settings)
     hits: Counter[str] = Counter()
     points.install(_hook(life.death) if life.death else lambda name: hits.update([name]))
@@ -210,6 +212,14 @@ async def sends(world: World, platform: FakePlatform, _agent: LedgerAgent) -> No
     await _until_answered(world, platform, "one", answer_to("send"))
 
 
+async def model(world: World, platform: FakePlatform, _agent: Any) -> None:
+    """A turn of a language model with several tool calls; then another one."""
+    _say_once(platform, "one", "tools 2")
+    await platform.until(lambda: answer_to("tools 2") in platform.texts("one"))
+    _say_once(platform, "one", "calls 2")
+    await _until_answered(world, platform, "one", answer_to("calls 2"))
+
+
 async def reset(world: World, platform: FakePlatform, agent: LedgerAgent) -> None:
     """`/new` while a turn runs: its answer never comes, the next message is answered in a fresh session."""
     _say_once(platform, "one", "wait for ever")
@@ -253,7 +263,7 @@ async def two_recoveries(world: World, platform: FakePlatform, agent: LedgerAgen
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "plain": plain, "tools": tools, "sends": sends, "reset": reset, "drain": drain, "finish": finish, "beside": beside, "two_recoveries": two_recoveries,
+    "plain": plain, "tools": tools, "sends": sends, "model": model, "reset": reset, "drain": drain, "finish": finish, "beside": beside, "two_recoveries": two_recoveries,
 }  # fmt: skip
 
 

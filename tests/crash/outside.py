@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from everturn.model import Message
 from everturn.store.open import open_store
 from everturn.store.operations.entries import list_entries
 from everturn.store.operations.reading import transcript
@@ -35,6 +36,20 @@ def _wanted(text: str) -> str | None:
 
 def _lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
+
+
+def transcript_of(life: Life) -> list[Message]:
+    """The transcript of the chat in which everything was said, as anybody may ask for it."""
+    return asyncio.run(_transcript_of(life.url))
+
+
+async def _transcript_of(url: str) -> list[Message]:
+    store = await open_store(url)
+    try:
+        (entry,) = await store.read(list_entries, "", 100)
+        return await store.read(transcript, str(entry["session_id"]), 0, 1000)
+    finally:
+        await store.close()
 
 
 async def _transcripts(url: str) -> dict[str, list[str]]:

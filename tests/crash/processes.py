@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from tests.crash.lives import Life, live
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.crash.lives", "everturn.store.sqlite", "everturn.store.postgres"])
+_context.set_forkserver_preload(
+    ["tests.crash.lives", "tests.crash.models", "everturn.store.sqlite", "everturn.store.postgres"]
+)
 LONGEST_S = 40
 
 

@@ -1,0 +1,64 @@
+"""The checker of model requests sees what it is there to see."""
+
+import json
+from typing import Any
+
+import pytest
+
+from everturn.model import Message, ToolCall
+from everturn.testing_model import Seen
+from tests.model_history import model_problems
+
+NOTE = "[System note: you were cut off.]"
+ROWS = [
+    Message(role="user", content="go"),
+    Message(role="assistant", content="", calls=(ToolCall("c1", "write", '{"line": "1"}'),)),
+    Message(role="tool", content="wrote 1", call_id="c1"),
+    Message(role="assistant", content="done"),
+]
+GO = {"role": "user", "content": "go"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "write", "arguments": '{"line":"1"}'}}
+STEP = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": "wrote 1"}
+
+
+def requests(*conversations: list[dict[str, Any]], tools: tuple[str, ...] = ()) -> list[Seen]:
+    names = [*tools, *[""] * len(conversations)]
+    return [
+        Seen(number, json.dumps({"messages": each, "tools": names[number - 1]}, separators=(",", ":")), None)
+        for number, each in enumerate(conversations, start=1)
+    ]
+
+
+def noted(words: str = "") -> dict[str, Any]:
+    return {"role": "user", "content": f"{NOTE}\n\n{words}" if words else NOTE}
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        [[GO], [GO, STEP, RESULT]],
+        [[GO], [noted("go")], [noted("go"), STEP, RESULT]],
+        [[GO], [GO, STEP, RESULT, noted()]],
+    ],
+)
+def test_an_honest_story_has_no_problems(story: list[list[dict[str, Any]]]) -> None:
+    assert model_problems(requests(*story), ROWS) == []
+
+
+@pytest.mark.parametrize(
+    ("story", "problem"),
+    [
+        ([[GO, STEP, RESULT], [GO]], "asks for a step again"),
+        ([[{"role": "user", "content": "gone"}]], "is not the transcript"),
+        ([[GO, STEP], [noted("go"), STEP, RESULT, noted()]], "has 2 notes"),
+        ([[GO], [{"content": "go", "role": "user"}, STEP, RESULT]], "does not begin as"),
+    ],
+)
+def test_a_broken_promise_is_seen(story: list[list[dict[str, Any]]], problem: str) -> None:
+    assert any(problem in each for each in model_problems(requests(*story), ROWS))
+
+
+def test_other_tools_are_seen() -> None:
+    (found,) = model_problems(requests([GO], [GO, STEP, RESULT], tools=("a", "b")), ROWS)
+    assert "offers other tools" in found
