@@ -5,10 +5,12 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
 
+from everturn.agent.local_program import FIRST_TO_END
 from everturn.agent.local_server import Address, LocalServer, LocalSettings, free_threads, missing, weights
 from everturn.clock import SystemClock
 from everturn.errors import Unanswerable
@@ -44,6 +46,12 @@ async def ask(address: Address, key: str | None = None) -> httpx.Response:
     headers = {"Authorization": f"Bearer {address.key if key is None else key}"}
     async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
         return await client.post(f"{address.url}/v1/chat/completions", json=QUESTION, headers=headers)
+
+
+def score_of(pid: int | str | None) -> int | None:
+    """How early Linux ends a process when memory runs out; other systems do not say."""
+    file = Path(f"/proc/{pid}/oom_score_adj")
+    return int(file.read_text()) if file.exists() else None
 
 
 def program(text: str, **settings: float) -> tuple[LocalServer, ManualClock]:
@@ -89,6 +97,12 @@ async def test_a_model_that_dies_is_started_again_at_the_same_address(server: Lo
     await poll(lambda: server.pid not in {None, pid})
     assert await server.address() == address
     assert (await ask(address)).status_code == 200
+
+
+async def test_when_memory_runs_out_the_model_ends_before_the_gateway(server: LocalServer) -> None:
+    await server.address()
+    ours, its = await asyncio.to_thread(lambda: (score_of("self"), score_of(server.pid)))
+    assert its == (None if ours is None else max(FIRST_TO_END, ours))
 
 
 async def test_the_model_ends_with_a_killed_gateway() -> None:

@@ -12,10 +12,13 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 NICE = 5  # the gateway goes first on a busy machine
+FIRST_TO_END = 800  # when memory runs out, Linux ends us and not the gateway
 PROMPT_CACHE_MIB = 64
 SAMPLING = {"temp": 0.2, "top_p": 0.9, "penalty_repeat": 1.05}  # a small model repeats itself without a penalty
 LOOPBACK = "127.0.0.1"
@@ -44,8 +47,7 @@ def main() -> None:
     order = Order(**json.loads(sys.stdin.buffer.readline()))
     ends = threading.Thread(target=_end_with_input, daemon=True)
     ends.start()
-    if hasattr(os, "nice"):
-        os.nice(NICE)
+    _step_back()
     server = _serve(order)
     os.write(answer, json.dumps({"url": server.listening_address}).encode() + b"\n")
     ends.join()
@@ -56,6 +58,14 @@ def _own_output() -> int:
     answer = os.dup(1)
     os.dup2(2, 1)
     return answer
+
+
+def _step_back() -> None:
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+    with suppress(OSError):  # only Linux knows it
+        score = Path("/proc/self/oom_score_adj")
+        score.write_text(str(max(FIRST_TO_END, int(score.read_text(encoding="ascii")))), encoding="ascii")
 
 
 def _end_with_input() -> None:

@@ -97,6 +97,11 @@ def free_threads(cores: int | None) -> int:
     return max(1, min(_MOST_THREADS, (cores or 1) - 1))
 
 
+def _cores() -> int | None:
+    """The cores we may use, which can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 class LocalServer:
     """Keeps one process that serves the model."""
 
@@ -170,16 +175,22 @@ class LocalServer:
     async def _live(self) -> str:
         """One life of the process; why it ended."""
         try:
-            process = await self._spawn()
+            return await self._life(await self._spawn())
         except OSError as error:
             return str(error)
+        except Exception as error:  # noqa: BLE001  whatever it is: it is told, and tried again
+            return repr(error)
+
+    async def _life(self, process: Process) -> str:
         words = asyncio.create_task(_last_words(process))
         try:
             wrong = await self._serve(process)
+            await _end(process)
+            return wrong or local_words.ended(process.returncode or 0, await words)
         finally:
             self._pid = None
             await asyncio.shield(_end(process))
-        return wrong or local_words.ended(process.returncode or 0, await words)
+            words.cancel()
 
     async def _serve(self, process: Process) -> str:
         """Wait until it is ready, then until it ends; what was wrong, if its end does not say it."""
@@ -207,7 +218,7 @@ class LocalServer:
             weights=str(weights()),
             key=self._key,
             port=self._port,
-            threads=wanted.threads or free_threads(os.cpu_count()),
+            threads=wanted.threads or free_threads(_cores()),
             slots=wanted.slots,
             context_tokens=wanted.context_tokens,
         )
