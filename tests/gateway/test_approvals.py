@@ -1,14 +1,18 @@
 """Calls that need a person's yes: the turn unwinds, waits through restarts and days, and goes on with the answer."""
 
+import asyncio
+import re
+
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.decide.approvals import Scope
 from everturn.gateway.parts import Settings
 from everturn.model import ACTIVE, Effect, ToolCall
-from everturn.store.operations.approvals import Answered, ApprovalAnswer, Outcome
+from everturn.store.operations.approvals import Answered, ApprovalAnswer, Outcome, answer_approval
+from everturn.store.operations.telling import Delivery
 from everturn.testing import FakePlatform, ManualClock, World, key_of
-from tests.gateway.scenes import entry_of, restarted, said_in, session_of, told, until_ended
+from tests.gateway.scenes import PATIENCE_S, entry_of, restarted, said_in, session_of, told, until_ended
 
 DAY = 86_400.0
 ANN = "fake:ann"
@@ -20,6 +24,8 @@ class Asker:
     def __init__(self) -> None:
         self.used: list[str] = []
         self.notes: list[str | None] = []
+        self.before: asyncio.Event | None = None  # what it waits for before its first response
+        self.thinks = asyncio.Event()
 
     async def run(self, turn: TurnContext) -> Answer:
         """One response with all calls, then the answer."""
@@ -27,6 +33,9 @@ class Asker:
         await turn.calling()
         if turn.attempt > 1:
             await turn.settle(self._use)
+        if self.before is not None:
+            self.thinks.set()
+            await self.before.wait()
         if not any(row.calls for row in await turn.own()):
             calls = [
                 ToolCall(f"call {word}", word, effect=Effect.ONCE, ask=f"Use {word}?") for word in turn.words.split()
@@ -54,25 +63,56 @@ async def answer(
 
 
 async def test_a_yes_after_two_restarts_and_three_days_from_another_device(store_url: str) -> None:
-    """Nothing is asked twice, nobody is blamed, no note is given, and the call runs once."""
+    """Nothing is asked twice, nobody is blamed, no note is given, the call runs once, and who wrote meanwhile comes next."""
     platform, agent, clock = FakePlatform(), Asker(), ManualClock()
-    async with World(store_url, agent, [platform], clock) as world:
+    async with World(store_url, agent, [platform], clock, Settings(busy="queue")) as world:
         message = platform.say("one", "shell")
-        await told(platform, "one", "May I use shell?")
+        question = await told(platform, "one", "May I use shell?")
+        platform.say("one", "mail")
+        await told(platform, "one", "Your message waits: I first need an answer whether I may use shell")
         for _ in range(2):
             clock.advance(1.5 * DAY)
             await restarted(world)
-        await world.gateway.approvals.expire_once()
         entry = await entry_of(world, platform, "one")
-        platform.say("two", "/status")  # the same person, elsewhere
-        answered = await answer(world)
+        platform.say("two", f"/approve {re.findall('[0-9]{9,}', question)[0]}")  # the same person, elsewhere
+        await told(platform, "two", "Approved: shell")
         await told(platform, "one", "done: shell used")
+        await told(platform, "one", "May I use mail?")
         life = await until_ended(world, message, "done")
     assert (entry.state, entry.unclean_ends, entry.holder) == (ACTIVE, 0, None)
-    assert answered.outcome is Outcome.APPROVED
-    assert (agent.used, agent.notes) == (["shell"], [None, None])
+    assert (agent.used, agent.notes) == (["shell"], [None, None, None])
     assert [each["why"] for each in life["turn"]["attempts"]] == ["waits for an approval", "answered"]
-    assert sum("May I use" in text for text in platform.texts("one")) == 1
+    assert sum("May I use" in text or "message waits" in text for text in platform.texts("one")) == 3
+
+
+async def test_words_from_before_the_question_do_not_undo_its_answer(store_url: str) -> None:
+    """They steer, but the call that was then approved runs; they join afterwards, and their agent hears them."""
+    platform, agent = FakePlatform(), Asker()
+    async with World(store_url, agent, [platform]) as world:
+        agent.before = asyncio.Event()
+        platform.say("one", "shell")
+        async with asyncio.timeout(PATIENCE_S):
+            await agent.thinks.wait()
+        platform.say("one", "hurry")
+        await platform.until(lambda: platform.acknowledged == 2)
+        agent.before.set()
+        await told(platform, "one", "May I use shell?")
+        await answer(world)
+        await told(platform, "one", "done: shell used")
+    assert agent.used[0] == "shell"
+
+
+async def test_a_death_right_after_the_answer_leaves_nobody_waiting(store_url: str) -> None:
+    """The answer is committed, its turn was not woken: recovery wakes it."""
+    platform, agent = FakePlatform(), Asker()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "shell")
+        await told(platform, "one", "May I use shell?")
+        yes = ApprovalAnswer(allow=True, at=world.clock.now(), by=ANN)
+        await world.store.run(answer_approval, key_of(platform, "one"), yes, Delivery(by_event=False))
+        await restarted(world)
+        await told(platform, "one", "done: shell used")
+    assert agent.used == ["shell"]
 
 
 async def test_a_waiting_turn_holds_no_slot_and_a_stop_finds_nothing_to_cut_off(store_url: str) -> None:
@@ -134,7 +174,7 @@ async def test_other_words_close_the_question_and_join_the_turn(store_url: str) 
         platform.say("one", "rather not")
         await told(platform, "one", "done: The user wrote something else")
         rows = await said_in(world, await session_of(world, platform, "one"))
-    assert [row.role for row in rows] == ["user", "assistant", "user", "tool", "assistant"]
+    assert [row.role for row in rows] == ["user", "assistant", "tool", "user", "assistant"]
     assert agent.used == []
 
 

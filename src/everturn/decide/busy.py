@@ -51,6 +51,9 @@ def skipped(because: str) -> str:
     return f"Skipped: this call was not run, because {because}."
 
 
+NEW_WORDS = skipped("the user wrote a new message, which follows")
+
+
 def steers(modes: Sequence[str | None]) -> int:
     """How many of those that wait, in their order, join the running turn: up to the first that does something else."""
     return sum(1 for _ in takewhile(lambda mode: mode == BusyMode.STEER, modes))

@@ -6,17 +6,15 @@ from collections.abc import Sequence
 
 from everturn import points
 from everturn.agent.interface import RunTool
-from everturn.decide.busy import OUTCOME_UNKNOWN, skipped
+from everturn.decide.busy import NEW_WORDS, OUTCOME_UNKNOWN
 from everturn.decide.outputs import output_id, shorten
 from everturn.decide.text import storable
 from everturn.gateway.asking import ask
 from everturn.gateway.attempt import Attempt
 from everturn.model import Effect, Message, ToolCall
-from everturn.store.operations.approvals import May
+from everturn.store.operations.approvals import May, decided_calls
 from everturn.store.operations.joining import steer_waits
 from everturn.store.operations.turns import begin_effect, effects_of, finish_effect, skip_calls
-
-NEW_WORDS = skipped("the user wrote a new message, which follows")
 
 
 class Effects:
@@ -41,9 +39,13 @@ class Effects:
             return []
         answered = {row.call_id for row in rows if row.role == "tool"}
         states = await self._store.read(effects_of, self._attempt.begun.turn)
+        asks = any(call.ask is not None and call.id not in answered for call in response.calls)
+        decided = await self._store.read(decided_calls, self._attempt.begun.turn) if asks else set()
         results: list[Message] = []
         for call in response.calls:
-            if call.id not in answered:
+            if call.id in decided and call.id not in states and call.id not in answered:
+                results += await self._ask(call, run, ())  # somebody said yes or no: words from before do not undo it
+            elif call.id not in answered:
                 results += await self._settle(call, states.get(call.id), run)
         return results
 

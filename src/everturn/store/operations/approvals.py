@@ -241,6 +241,12 @@ def _write(approval: _Approval, answer: ApprovalAnswer, state: str) -> Op[None]:
         yield sql(ALLOW, agent_of(approval.key), approval.tool, scope, answer.by, answer.at)
 
 
+def decided_calls(turn: int) -> Op[set[str]]:
+    """The calls of a turn whose question has its answer."""
+    rows = yield sql("SELECT call_id FROM approval WHERE turn=$1 AND answered_at IS NOT NULL", turn)
+    return {row[0] for row in rows}
+
+
 def due_approvals(now: float) -> Op[list[tuple[int, str]]]:
     """Open questions whose time is over: number and key."""
     rows = yield sql(

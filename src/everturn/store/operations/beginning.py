@@ -8,8 +8,9 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from everturn.decide import approval_words
 from everturn.decide.approvals import closes
-from everturn.decide.busy import BusyMode, burst, quiet_at
+from everturn.decide.busy import NEW_WORDS, BusyMode, burst, quiet_at
 from everturn.decide.keys import Isolation
 from everturn.decide.names import author_of
 from everturn.decide.notes import Note, choose_note
@@ -17,11 +18,11 @@ from everturn.decide.recovery import is_suspect, resumes_by_itself
 from everturn.decide.session import Reset, Resume, choose
 from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, Suspended
 from everturn.store.interface import Op, Row, Rows, sql
-from everturn.store.operations.boundaries import FIRST_WORDS, open_session, reset_entry
+from everturn.store.operations.boundaries import FIRST_WORDS, open_session, pair_calls, reset_entry
 from everturn.store.operations.entries import lock_entry, source_of, write_source
 from everturn.store.operations.questions import (
+    CLOSE_QUESTIONS,
     Question,
-    close_by_words,
     closing,
     question_of,
     untold,
@@ -105,9 +106,18 @@ def _while_asking(entry: SessionEntry, question: Question, start: Start) -> Op[B
         return None
     if not closing(rows, question):
         return Waits(entry.key) if untold(rows, question) else None
-    closed = yield from close_by_words(entry, question, start.at)
+    entry = yield from _close_by_words(entry, start.at)
+    closed = fact("approval", start.at, id=str(question.id), turn=str(entry.turn), tool=question.tool, state="closed")
     joining = [_waiting(rows[0], entry)] if closes(rows[0][5]) else []
-    return (yield from _resume(entry, joining, start, closed if start.delivery.by_event else []))
+    return (yield from _resume(entry, joining, start, [closed] if start.delivery.by_event else []))
+
+
+def _close_by_words(entry: SessionEntry, at: float) -> Op[SessionEntry]:
+    """The call is not approved, those behind it are skipped: each has its result before the words that closed it."""
+    asked = yield sql(CLOSE_QUESTIONS, entry.turn, at, "words")
+    refused = {row[0]: approval_words.refused("closed", None) for row in asked}
+    added = yield from pair_calls(entry, NEW_WORDS, at, refused)
+    return replace(entry, seq=entry.seq + added)
 
 
 def _goes_on_by_itself(entry: SessionEntry, start: Start) -> Op[bool]:
@@ -166,6 +176,7 @@ def start_turn(entry: SessionEntry, rows: Sequence[Waiting], start: Start, facts
         source=first.source,
         note=note,
         unclean_ends=entry.unclean_ends,
+        model=(yield from chosen_model(entry.session_id)),
         spoke=spoke,
     )
     kind = note.kind if note else None
@@ -280,9 +291,16 @@ def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int
         source=entry.origin or SessionSource(platform=""),
         note=note,
         unclean_ends=entry.unclean_ends,
+        model=(yield from chosen_model(session_id)),
         waiting=entry.waiting,
     )
     return with_words(begun, [_waiting(row, entry) for row in rows]) if rows else begun
+
+
+def chosen_model(session_id: str | None) -> Op[str | None]:
+    """The model that /model chose for a session."""
+    rows = yield sql("SELECT model FROM session WHERE session_id=$1", session_id)
+    return rows[0][0] if rows else None
 
 
 def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:

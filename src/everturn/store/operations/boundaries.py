@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from msgspec.structs import replace
 
 from everturn.decide import words
@@ -21,6 +24,7 @@ LAST_CALLS = (
     "SELECT m.calls, m.seq, t.attempt FROM turn t JOIN message m ON m.session_id=t.session_id AND m.seq>=t.first_seq"
     " AND m.turn=t.id WHERE t.id=$1 AND m.calls IS NOT NULL ORDER BY m.seq DESC LIMIT 1"
 )
+NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
 _BECAUSE = {
     "/stop": "the user stopped the task",
     "/new": "the user began a new conversation",
@@ -105,7 +109,7 @@ def point_at(
 def end_open_turn(entry: SessionEntry, state: str, inbox_state: str, why: str, at: float) -> Op[None]:
     """End the key's open turn without an answer; its messages end visibly with it, and so does what it asked and called."""
     yield sql(CLOSE_QUESTIONS, entry.turn, at, why)
-    yield from _pair_calls(entry, why, at)
+    yield from pair_calls(entry, skipped(_BECAUSE.get(why, "the task ended before it was begun")), at)
     yield sql(
         "UPDATE turn SET state=$2, ended_at=$3, why=$4 WHERE id=$1 AND state IN ('running','waiting','interrupted')",
         entry.turn,
@@ -124,20 +128,23 @@ def end_open_turn(entry: SessionEntry, state: str, inbox_state: str, why: str, a
     )
 
 
-def _pair_calls(entry: SessionEntry, why: str, at: float) -> Op[None]:
-    """Give each open call of the turn's last response a result: skipped, or of unknown outcome when it was begun."""
+def pair_calls(entry: SessionEntry, skip: str, at: float, instead: Mapping[str, str] = NOTHING_ELSE) -> Op[int]:
+    """Give each open call of the turn's last response a result: skipped (or what is said of it instead), or of unknown
+    outcome when it was begun. Returns how many there were.
+    """
     left = yield from open_calls(entry.turn or 0, entry.session_id)
     if not left:
-        return
+        return 0
     begun = {row[0] for row in (yield sql("SELECT call_id FROM effect WHERE turn=$1", entry.turn))}
     seq = yield from length_of(entry.session_id)
     for place, (call, attempt) in enumerate(left, 1):
         unknown = call.id in begun
-        text = OUTCOME_UNKNOWN if unknown else skipped(_BECAUSE.get(why, "the task ended before it was begun"))
+        text = OUTCOME_UNKNOWN if unknown else instead.get(call.id, skip)
         yield sql(
             ADD_MESSAGE, entry.session_id, seq + place, "tool", text, None, call.id, int(unknown), None, None, entry.turn,
             attempt, at,
         )  # fmt: skip
+    return len(left)
 
 
 def open_calls(turn: int, session_id: str | None) -> Op[list[tuple[ToolCall, int]]]:

@@ -6,10 +6,10 @@ import msgspec
 
 from everturn.decide import approval_words
 from everturn.decide.approvals import closes
-from everturn.model import Event, SessionEntry
+from everturn.model import Event
 from everturn.store.interface import Op, Row, Rows, sql
 from everturn.store.operations.entries import lock_entry, source_of
-from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
+from everturn.store.operations.telling import Delivery, events_of, report, tell
 
 HELD = "asking"
 WAITING_ROWS = (
@@ -17,7 +17,7 @@ WAITING_ROWS = (
     " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY place"
 )
 CLOSE_QUESTIONS = (
-    "UPDATE approval SET state='closed', answered_at=$2, why=$3 WHERE turn=$1 AND answered_at IS NULL RETURNING id"
+    "UPDATE approval SET state='closed', answered_at=$2, why=$3 WHERE turn=$1 AND answered_at IS NULL RETURNING call_id"
 )
 
 
@@ -36,12 +36,6 @@ def question_of(turn: int | None) -> Op[Question | None]:
         turn,
     )
     return Question(rows[0][0], rows[0][1] or "") if rows else None
-
-
-def close_by_words(entry: SessionEntry, question: Question, at: float) -> Op[list[Fact]]:
-    """The user wrote something else: the call is not approved."""
-    yield sql(CLOSE_QUESTIONS, entry.turn, at, "words")
-    return [fact("approval", at, id=str(question.id), turn=str(entry.turn), tool=question.tool, state="closed")]
 
 
 def waiting_rows(key: str) -> Op[Rows]:
