@@ -163,5 +163,5 @@ async def test_a_program_that_talks_is_talked_with(tmp_path: Path) -> None:
     child = await Child.start(("cat",), said.extend, folder=tmp_path, environment=scrubbed(ENVIRON), talks=True)
     child.write(b"hello")
     await poll(lambda: bytes(said) == b"hello")
-    child.close()
-    await child.ended()
+    await child.close()
+    assert child.code == -signal.SIGKILL

@@ -17,6 +17,7 @@ from everturn.agent.toolbox import ToolError
 
 # The guard's pipe comes as standard error: only the numbers 0 to 2 can be given to every shell.
 _GUARD = '( read -r end <&2; kill -KILL 0 ) </dev/null >/dev/null & exec 2>{errors}; exec "$@"'
+LAST_WORDS_S = 5.0  # for what is still in the pipe when everything was killed
 _PASSED = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
 
 
@@ -96,12 +97,6 @@ class Child:
         """Wait for its end; what it left running is not waited for."""
         await self._watcher.ended.wait()
 
-    async def silent(self, within_s: float) -> None:
-        """Wait until nobody can say anything more; not for long, should something have left the group with our pipe."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                await self._watcher.silent.wait()
-
     def write(self, data: bytes) -> None:
         """Tell it something."""
         pipe = self._transport.get_pipe_transport(0)
@@ -122,8 +117,14 @@ class Child:
         os.close(self._guard)
         self._guard = -1
 
-    def close(self) -> None:
-        """End it and let go of its pipes."""
+    async def close(self) -> None:
+        """End it, hear its last words, and let go of its pipes. Not for long, should something have left the group."""
         self.kill()
-        with suppress(ProcessLookupError, PermissionError):
-            self._transport.close()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await self._watcher.ended.wait()
+                    await self._watcher.silent.wait()
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                self._transport.close()

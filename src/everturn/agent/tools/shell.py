@@ -15,8 +15,6 @@ from everturn.agent.tools.limits import within
 from everturn.clock import Clock
 from everturn.model import Effect
 
-LAST_WORDS_S = 2.0  # for output that is still in the pipe when the program has ended
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSettings:
@@ -130,15 +128,7 @@ class Shell:
             await child.ended()
             return child.code
         finally:
-            await self._end(child)
-
-    async def _end(self, child: Child) -> None:
-        """What it left running ends with it, and then its pipe is empty."""
-        try:
-            child.kill()
-            await child.silent(LAST_WORDS_S)
-        finally:
-            child.close()
+            await child.close()  # what it left running ends with it
 
 
 def shell_tools(settings: ShellSettings, environ: Mapping[str, str], clock: Clock) -> list[Tool]:

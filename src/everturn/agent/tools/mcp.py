@@ -1,0 +1,255 @@
+"""The tools of an MCP server. It is started when it is first used, started again when it died, and never waited for long."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from everturn.agent.toolbox import Ask, Place, Run, Tool, ToolError, ask_nobody
+from everturn.agent.tools.children import scrubbed
+from everturn.agent.tools.limits import within
+from everturn.clock import Clock
+from everturn.model import Effect, Json
+
+if TYPE_CHECKING:
+    from everturn.agent.tools.mcp_link import Link
+
+log = structlog.get_logger()
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MOST_TOOLS = 128
+DESCRIPTION_CHARS = 2_000
+SCHEMA_BYTES = 20_000
+QUESTION_CHARS = 600
+CHECK_S = 10.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+ALL = "*"
+
+
+class LinkLost(Exception):
+    """The server is gone, or does not keep to the protocol; what it did with the call is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool as the server describes it. The hints are only what it says about itself."""
+
+    name: str
+    description: str
+    schema: Json
+    read_only: bool
+    idempotent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpSettings:
+    """One server: a program or an address, what its tools may do, and how long anybody waits for it."""
+
+    name: str
+    command: tuple[str, ...] = ()  # the program and its arguments
+    environment: Mapping[str, str] = field(default_factory=dict)  # what the program gets besides the harmless variables
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = Path()
+    effects: Mapping[str, Effect] = field(default_factory=dict)  # by the server's own names; `*` for all others
+    approval: tuple[str, ...] = ()  # tools that a person is asked about; `*` for all
+    trust_hints: bool = False  # believe what the server says about its own tools
+    start_s: float = 20.0
+    call_s: float = 120.0
+
+
+class McpServer:
+    """One server of the gateway, and its one connection."""
+
+    def __init__(self, settings: McpSettings, environ: Mapping[str, str], clock: Clock) -> None:
+        self._settings = settings
+        self._environment = scrubbed(environ) | dict(settings.environment)
+        self._clock = clock
+        self._link: Link | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._decided = asyncio.Event()  # the start succeeded or failed
+        self._over = asyncio.Event()
+        self._known: list[Tool] = []
+        self._failures = 0
+        self._not_before = 0.0
+        self._checks: set[asyncio.Task[None]] = set()
+
+    async def tools(self) -> Sequence[Tool]:
+        """What it offered last. Its first start is waited for; while it is down its tools answer that it is."""
+        if self._link is None:
+            first = not self._known and self._failures == 0
+            with suppress(ToolError):
+                await self._linked() if first else self._begin()
+        return tuple(self._known)
+
+    async def close(self) -> None:
+        """End it."""
+        for check in self._checks:
+            check.cancel()
+        await self._drop()
+
+    # -- the connection --------------------------------------------------------------------------------------------------
+
+    async def _linked(self) -> Link:
+        """The connection, within the time a start may take."""
+        if (link := self._current()) is not None:
+            return link
+        self._begin()
+        try:
+            await within(self._clock, self._settings.start_s, self._decided.wait())
+        except TimeoutError:
+            log.warning("an MCP server takes too long to start", server=self._settings.name)
+            await self._drop()
+        if (link := self._current()) is None:
+            raise ToolError(f"the server {self._settings.name} is not available now.")
+        return link
+
+    def _current(self) -> Link | None:
+        return self._link
+
+    def _begin(self) -> None:
+        """Start it, unless that is under way or failed a moment ago."""
+        if self._serving is not None:
+            return
+        pause = self._not_before - self._clock.monotonic()
+        if pause > 0:
+            name = self._settings.name
+            raise ToolError(f"the server {name} is not available; it is tried again in {pause:.0f} seconds.")
+        self._decided, self._over = asyncio.Event(), asyncio.Event()
+        self._serving = asyncio.create_task(self._serve(), name=f"mcp {self._settings.name}")
+
+    async def _serve(self) -> None:
+        """Hold the connection until it is over. Its contexts are entered and left by this task alone."""
+        decided, over = self._decided, self._over
+        linked = False
+        try:
+            library = await asyncio.to_thread(importlib.import_module, "everturn.agent.tools.mcp_link")
+            async with self._connecting(library) as link:
+                self._known = self._tools_of(await link.offers())
+                self._link, self._failures, linked = link, 0, True
+                decided.set()
+                await over.wait()
+        except ModuleNotFoundError as error:
+            log.error("MCP servers need more packages: install everturn[mcp]", missing=error.name)  # noqa: TRY400
+        except Exception as error:  # noqa: BLE001  whatever a server does, it must not end the gateway
+            log.warning("an MCP server failed", server=self._settings.name, error=repr(error)[:500])
+        finally:
+            self._ended(linked=linked)
+            decided.set()
+
+    def _connecting(self, library: Any) -> Any:
+        settings = self._settings
+        return library.linked(
+            settings.command,
+            settings.url,
+            settings.headers,
+            folder=settings.folder,
+            environment=self._environment,
+            ended=self._lost,
+        )
+
+    def _ended(self, *, linked: bool) -> None:
+        """A start that failed is not tried again at once; a server that died after a good start is."""
+        self._link = None
+        self._serving = None
+        if not linked:
+            pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
+            self._failures = min(self._failures + 1, 16)
+            self._not_before = self._clock.monotonic() + pause
+
+    def _lost(self) -> None:
+        """The connection is of no more use."""
+        self._link = None
+        self._over.set()
+
+    async def _drop(self) -> None:
+        self._lost()
+        if (task := self._serving) is not None:
+            task.cancel()
+            await asyncio.wait({task}, timeout=CHECK_S)
+
+    # -- the tools -------------------------------------------------------------------------------------------------------
+
+    def _tools_of(self, offers: Sequence[Offer]) -> list[Tool]:
+        tools: dict[str, Tool] = {}
+        for offer in offers:
+            name = f"{self._settings.name}_{offer.name}"
+            fits = _NAME.fullmatch(name) and len(msgspec.json.encode(offer.schema)) <= SCHEMA_BYTES
+            if not fits or name in tools or len(tools) == MOST_TOOLS:
+                log.warning("a tool of an MCP server is left out", server=self._settings.name, tool=offer.name[:100])
+                continue
+            tools[name] = self._tool(name, offer)
+        return list(tools.values())
+
+    def _tool(self, name: str, offer: Offer) -> Tool:
+        return Tool(
+            name=name,
+            description="".join(char for char in offer.description if char.isprintable() or char == "\n")[
+                :DESCRIPTION_CHARS
+            ],
+            parameters=offer.schema,
+            run=self._runner(offer.name),
+            effect=self._effect(offer),
+            ask=self._asker(name) if {offer.name, ALL} & set(self._settings.approval) else ask_nobody,
+        )
+
+    def _effect(self, offer: Offer) -> Effect:
+        declared = self._settings.effects.get(offer.name) or self._settings.effects.get(ALL)
+        if declared is not None:
+            return declared
+        if self._settings.trust_hints and (offer.read_only or offer.idempotent):
+            return Effect.PURE if offer.read_only else Effect.IDEMPOTENT
+        return Effect.ONCE
+
+    def _asker(self, name: str) -> Ask:
+        def ask(given: Json) -> str:
+            shown = msgspec.json.encode(given).decode()
+            line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown)
+            cut = line if len(line) <= QUESTION_CHARS else f"{line[:QUESTION_CHARS]} [... {len(line)} characters]"
+            return f"Use {name} with {cut}?"
+
+        return ask
+
+    def _runner(self, tool: str) -> Run:
+        async def run(given: Json, place: Place) -> str:
+            return await self._call(tool, given, place)
+
+        return run
+
+    async def _call(self, tool: str, given: Json, place: Place) -> str:
+        link, name = await self._linked(), self._settings.name
+        try:
+            calling = link.call(tool, given, place.key, place.turn.active)
+            return await within(self._clock, self._settings.call_s, calling)
+        except TimeoutError:
+            self._check(link)
+            limit = f"{self._settings.call_s:g} seconds"
+            raise ToolError(f"{name} did not answer within {limit}; what it did is not known.") from None
+        except LinkLost as error:
+            log.warning("an MCP server was lost", server=name, error=str(error)[:500])
+            if self._link is link:
+                self._lost()
+            raise ToolError(f"the connection to {name} was lost; what it did is not known.") from error
+
+    def _check(self, link: Link) -> None:
+        """A call took too long: is the server alive? One that does not even list its tools is started anew."""
+
+        async def check() -> None:
+            try:
+                await within(self._clock, CHECK_S, link.offers())
+            except Exception as error:  # noqa: BLE001  any answer but a list means no
+                log.warning("an MCP server hangs", server=self._settings.name, error=repr(error)[:500])
+                if self._link is link:
+                    await self._drop()
+
+        task = asyncio.create_task(check())
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
