@@ -1,0 +1,141 @@
+"""Ring two with a language model: real gateways killed by SIGKILL in the middle of streams and tools, every request read."""
+
+import asyncio
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from everturn.model import Message, ToolCall
+from everturn.testing_model import Seen
+from tests.crash import models
+from tests.crash.gateways import BREAKERS_OFF, Gateway
+from tests.crash.load import FINISH_S, People, Person
+from tests.crash.models import ModelProcess
+from tests.history import Post, repeated
+from tests.model_history import model_problems
+
+KILLS = 3
+TORTURE_KILLS = max(25, int(os.environ.get("KILLS", "150")) // 5)
+CHATS = 3
+PACE_S = 0.01  # so that many kills fall into a stream
+
+
+class Story:
+    """A gateway with a language model, the people who talk to it one message at a time, and a seed that decides when it dies."""
+
+    def __init__(self, folder: Path, url: str, model: ModelProcess) -> None:
+        self.seed = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
+        self.random = Random(self.seed)
+        home = folder / "home"
+        home.mkdir()
+        shutil.copy(models.__file__, home / "killed_agent.py")
+        settings = {
+            **BREAKERS_OFF, "EVERTURN_STORE_URL": url, "EVERTURN_AGENT_KIND": "python",
+            "EVERTURN_AGENT_OBJECT": "killed_agent:KilledAgent", "MODEL_URL": model.base_url, "LEDGER_FOLDER": str(folder),
+        }  # fmt: skip
+        self.gateway = Gateway(home, settings=settings)
+        self.people = People(self.gateway, self.random, chats=0)
+        self.talkers = [Person(self.people, f"chat-{number}", self.random) for number in range(CHATS)]
+        self.killing = True
+        self.requests = self.noted = 0
+        self._ledger = folder / "effects"
+        self._model = model
+
+    async def talk(self, person: Person) -> None:
+        """Say something, wait for the answer, say more, until nobody is killed any more."""
+        while self.killing or not person.posts:
+            number = len(person.posts) + 1
+            text = f"{self.random.choice(('tools 3', 'calls 2', 'tell me'))} in {person.chat}, number {number}"
+            post = Post(person.chat, f"{person.chat}-{number}", text, self.people.moment())
+            person.posts.append(post)
+            await person.post(post)
+            await self.people.changes.until(lambda: not person.open(), FINISH_S)
+
+    async def die(self, kills: int) -> None:
+        """Die so often, at random moments after it was ready."""
+        for _ in range(kills):
+            await self.gateway.ready()
+            await self.gateway.lives_for(self.gateway.start_s * self.random.uniform(0.0, 0.7))
+            await self.gateway.killed()
+            await self.gateway.start()
+        await self.gateway.ready()
+        self.killing = False
+
+    async def found(self) -> list[str]:
+        """Everything that is wrong in the end; the gateway must be running."""
+        requests = self._model.news()
+        self.requests, self.noted = len(requests), sum("[System note:" in seen.body for seen in requests)
+        found = repeated(
+            self._ledger.read_text().splitlines() if self._ledger.exists() else [], "effect happened twice"
+        )
+        for person in self.talkers:
+            rows = [_message(line) for line in await self.gateway.transcript(person.chat)]
+            found += model_problems(of_chat(requests, person.chat), rows)
+            found += wrong_answers(person, self.people.watched.replies(person.chat), rows)
+        return found
+
+
+def of_chat(requests: Sequence[Seen], chat: str) -> list[Seen]:
+    """The requests of one chat: its name is in all that is said there."""
+    return [seen for seen in requests if f" in {chat}, number 1" in seen.body]
+
+
+def wrong_answers(person: Person, replies: dict[str, str], rows: Sequence[Message]) -> list[str]:
+    """Everybody is answered once, with the right words, and the transcript says so too."""
+    wanted = {post.id: f"answer to {post.text}" for post in person.posts}
+    found = [] if replies == wanted else [f"{person.chat}: {replies}, wanted {wanted}"]
+    said = [row.content for row in rows if row.role == "user"]
+    answered = [row.content for row in rows if row.role == "assistant" and not row.calls]
+    if said != [post.text for post in person.posts] or answered != list(wanted.values()):
+        found.append(f"{person.chat}: the transcript says {said} and {answered}")
+    return found
+
+
+def _message(line: dict[str, Any]) -> Message:
+    calls = tuple(ToolCall(each["id"], each["name"], each["arguments"]) for each in line["tool_calls"])
+    return Message(role=line["role"], content=line["content"], calls=calls, call_id=line["tool_call_id"])
+
+
+async def kill(folder: Path, url: str, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """Promises 1 to 7 for everybody who talks to a model while the gateway dies."""
+    with ModelProcess(folder, PACE_S) as model:
+        story = Story(folder, url, model)
+        async with story.gateway:
+            await story.gateway.up()
+            watching = [asyncio.create_task(person.watch()) for person in story.talkers]
+            talking = [asyncio.create_task(story.talk(person)) for person in story.talkers]
+            try:
+                await story.die(kills)
+                await asyncio.gather(*talking)
+                found = await story.found()
+            finally:
+                for task in (*watching, *talking):
+                    task.cancel()
+                await asyncio.gather(*watching, *talking, return_exceptions=True)
+            assert await story.gateway.stopped() == 0, story.gateway.output
+    told = f"{kills} kills, {story.requests} requests, {story.noted} of them after an interruption"
+    with capsys.disabled():
+        sys.stderr.write(f"\n  model on {url.partition(':')[0]}, seed {story.seed}: {told}\n")
+    assert not found, "\n".join([f"SEED={story.seed}", *found])
+
+
+@pytest.mark.timeout(300)
+async def test_a_few_kills_of_model_turns_lose_double_and_repeat_nothing(
+    tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await kill(tmp_path, store_url, KILLS, capsys)
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(3600)
+async def test_many_kills_of_model_turns_lose_double_and_repeat_nothing(
+    tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await kill(tmp_path, store_url, TORTURE_KILLS, capsys)
