@@ -17,7 +17,9 @@ from typing import Any
 from everturn import points
 from everturn.agent.interface import Answer, RunTool, TurnContext
 from everturn.agent.tools.send import Sender
+from everturn.decide import words
 from everturn.decide.delivery import Surety
+from everturn.decide.rights import Rights
 from everturn.gateway.parts import Settings
 from everturn.model import Effect, SessionSource, ToolCall
 from everturn.testing import FakePlatform, World
@@ -50,7 +52,9 @@ class Life:
     surety: Surety = Surety.KEYED
     agent: Callable[[Path], Any] = field(default_factory=lambda: LedgerAgent)
     settings: Settings = field(
-        default_factory=lambda: Settings(stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0)
+        default_factory=lambda: Settings(
+            stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0, rights=Rights(owners=("fake:ann",))
+        )
     )
 
 
@@ -231,6 +235,35 @@ async def reset(world: World, platform: FakePlatform, agent: LedgerAgent) -> Non
     await _until_answered(world, platform, "one", answer_to("after"))
 
 
+async def undo(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
+    """`/undo`, `/branch` and `/retry`, each applied once: the last words are answered twice, in a copy."""
+    for text, answer in (
+        ("first", answer_to("first")),
+        ("/undo", "Hidden from the agent"),
+        ("last", answer_to("last")),
+        ("/branch", "a copy of the conversation, with its 2 messages"),
+        ("/retry", "Running your last message again"),
+    ):
+        _say_once(platform, "one", text)
+        await platform.until(lambda answer=answer: any(answer in each for each in platform.texts("one")))
+    await platform.until(lambda: platform.texts("one").count(answer_to("last")) == 2)
+    await world.stop()
+
+
+async def restart(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
+    """`/restart`: who asked is told once that we are back, whichever life gets to it."""
+    _say_once(platform, "one", "hello")
+    await platform.until(lambda: answer_to("hello") in platform.texts("one"))
+    _say_once(platform, "one", "/restart")
+    back = asyncio.ensure_future(platform.until(lambda: words.back() in platform.texts("one")))
+    await asyncio.wait({back, world.gateway.asked}, return_when=asyncio.FIRST_COMPLETED)
+    if not back.done():
+        await world.stop("restart")
+        await world.start()
+    await back
+    await world.stop()
+
+
 async def drain(world: World, platform: FakePlatform, agent: LedgerAgent) -> None:
     """A planned restart cuts a turn off; the next life finishes it."""
     _say_once(platform, "one", "wait a little")
@@ -263,7 +296,8 @@ async def two_recoveries(world: World, platform: FakePlatform, agent: LedgerAgen
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "plain": plain, "tools": tools, "sends": sends, "model": model, "reset": reset, "drain": drain, "finish": finish, "beside": beside, "two_recoveries": two_recoveries,
+    "plain": plain, "tools": tools, "sends": sends, "model": model, "reset": reset, "drain": drain, "undo": undo, "restart": restart,
+    "finish": finish, "beside": beside, "two_recoveries": two_recoveries,
 }  # fmt: skip
 
 

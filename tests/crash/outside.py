@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from everturn.decide import words
 from everturn.model import Message
 from everturn.store.open import open_store
 from everturn.store.operations.entries import list_entries
@@ -19,7 +20,11 @@ def history_of(life: Life) -> History:
 
 async def _history_of(life: Life) -> History:
     platform = FakePlatform(file=life.folder / "platform", surety=life.surety)
-    said = [Said(each.source.chat_id or "", each.text, _wanted(each.text)) for each in platform.said()]
+    texts = [each.text for each in platform.said()]
+    said = [
+        Said(each.source.chat_id or "", each.text, _wanted(each.text, texts[:place]))
+        for place, each in enumerate(platform.said())
+    ]
     chats = {each.chat for each in said}
     return History(
         said=said,
@@ -30,7 +35,12 @@ async def _history_of(life: Life) -> History:
     )
 
 
-def _wanted(text: str) -> str | None:
+def _wanted(text: str, before: list[str]) -> str | None:
+    """What must be on the screen once for it; /retry asks for the last words again."""
+    if text == "/retry":
+        return answer_to([each for each in before if not each.startswith("/")][-1])
+    if text == "/restart":
+        return words.back()
     return None if text.startswith("/") or text == "wait for ever" else answer_to(text)
 
 

@@ -82,7 +82,7 @@ def cancel_at(homes: Homes, scenario: str, point: str, hit: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("scenario", ["plain", "tools", "reset", "drain"])
+@pytest.mark.parametrize("scenario", ["plain", "tools", "reset", "drain", "undo", "restart"])
 def test_a_death_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: str) -> None:
     """Promises 1 to 8, wherever the process dies."""
     first = homes.fresh(scenario)
@@ -94,7 +94,7 @@ def test_a_death_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: 
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("scenario", ["plain", "tools", "reset", "drain"])
+@pytest.mark.parametrize("scenario", ["plain", "tools", "reset", "drain", "restart"])
 def test_a_cancellation_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: str) -> None:
     """Who is cancelled releases; a loop that is cancelled ends the process, loudly."""
     first = homes.fresh(scenario)
