@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,10 @@ async def reset(world: World, platform: FakePlatform, agent: LedgerAgent) -> Non
     await _until_answered(world, platform, "one", answer_to("after"))
 
 
+def _shows(platform: FakePlatform, part: str) -> bool:
+    return any(part in each for each in platform.texts("one"))
+
+
 async def undo(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
     """`/undo`, `/branch` and `/retry`, each applied once: the last words are answered twice, in a copy."""
     for text, answer in (
@@ -245,7 +250,7 @@ async def undo(world: World, platform: FakePlatform, _agent: LedgerAgent) -> Non
         ("/retry", "Running your last message again"),
     ):
         _say_once(platform, "one", text)
-        await platform.until(lambda answer=answer: any(answer in each for each in platform.texts("one")))
+        await platform.until(partial(_shows, platform, answer))
     await platform.until(lambda: platform.texts("one").count(answer_to("last")) == 2)
     await world.stop()
 
@@ -256,7 +261,8 @@ async def restart(world: World, platform: FakePlatform, _agent: LedgerAgent) -> 
     await platform.until(lambda: answer_to("hello") in platform.texts("one"))
     _say_once(platform, "one", "/restart")
     back = asyncio.ensure_future(platform.until(lambda: words.back() in platform.texts("one")))
-    await asyncio.wait({back, world.gateway.asked}, return_when=asyncio.FIRST_COMPLETED)
+    ends: set[asyncio.Future[Any]] = {back, world.gateway.asked}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if not back.done():
         await world.stop("restart")
         await world.start()

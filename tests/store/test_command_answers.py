@@ -121,6 +121,7 @@ async def test_stop_and_new_close_the_question(life: Life) -> None:
 async def test_undo_waits_for_a_question(life: Life) -> None:
     await replace(life).talk("first")
     await question(life)
+    assert "may I use shell? Send /approve or /deny." in (await answered(life, "/status"))[1]
     assert "A task here is not finished yet. Send /stop first" in (await answered(life, "/undo"))[1]
 
 

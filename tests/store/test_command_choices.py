@@ -12,6 +12,7 @@ from everturn.model import Usage
 from everturn.store.operations.command_choices import restarts_to_tell, tell_back
 from everturn.store.operations.command_values import Terms
 from everturn.store.operations.commands import apply_command
+from everturn.store.operations.compaction import compaction_wanted
 from everturn.store.operations.freezing import freeze, frozen
 from everturn.store.operations.inbox import accept
 from everturn.store.operations.instances import join, record_end
@@ -118,6 +119,15 @@ async def test_reload_thaws(life: Life) -> None:
     assert "From the next message on" in await said(life, "/reload")
     assert await life.store.read(frozen, begun.session_id) is None
     assert await life.store.run(freeze, begun.session_id, "new") == "new"
+
+
+async def test_compress_is_wanted_before_the_next_model_call(life: Life) -> None:
+    assert await said(life, "/compress") == "No conversation has been started here yet."
+    begun = await life.talk()
+    assert "Before the next answer, the agent sums up" in await said(life, "/compact")
+    assert await life.store.read(compaction_wanted, begun.session_id) is True
+    await life.called("long")
+    assert "the running task's next model call" in await said(life, "/compress")
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------

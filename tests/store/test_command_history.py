@@ -119,7 +119,7 @@ async def test_undo_of_what_a_stop_left_leaves_no_tail(life: Life) -> None:
     assert (await life.begun("three")).note is None
 
 
-@pytest.mark.parametrize("text", ["/undo", "/retry", "/branch"])
+@pytest.mark.parametrize("text", ["/undo", "/retry", "/branch", "/compress"])
 async def test_what_must_be_brought_back_first_is_said(life: Life, text: str) -> None:
     assert await said(life, text) == "No conversation has been started here yet."
     await life.talk()

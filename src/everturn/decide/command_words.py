@@ -155,6 +155,12 @@ def retry_waits() -> str:
     return "Your last message is already waiting to run again."
 
 
+def compressing(running: bool) -> str:  # noqa: FBT001
+    """The answer to /compress."""
+    when = "the running task's next model call" if running else "the next answer"
+    return f"Before {when}, the agent sums up this conversation and goes on with the summary. Everything is kept."
+
+
 # -- choices -----------------------------------------------------------------------------------------------------------
 
 
@@ -197,12 +203,16 @@ def version(number: str) -> str:
     return f"Everturn {number}."
 
 
-def usage(last: Usage | None, session: Usage) -> str:
+def open_question(tool: str) -> str:
+    """What is added to /status while somebody is asked."""
+    return f" A question is open: may I use {tool}? Send /approve or /deny."
+
+
+def usage(last: Usage, session: Usage) -> str:
     """The answer to /usage."""
-    if session == Usage() and last in {None, Usage()}:
+    if session == last == Usage():
         return "No model call has been counted in this conversation yet."
-    lines = [f"Last task: {_used(last)}."] if last is not None else []
-    return "\n".join([*lines, f"This conversation: {_used(session)}."])
+    return f"Last task: {_used(last)}.\nThis conversation: {_used(session)}."
 
 
 def _used(what: Usage) -> str:

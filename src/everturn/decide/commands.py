@@ -93,6 +93,13 @@ REGISTRY: tuple[Declared, ...] = (
         busy=Busy.REFUSE,
     ),
     Declared(
+        name="compress",
+        aliases=("compact",),
+        line="let the agent sum up this conversation and go on with the summary",
+        more="It happens before the next model call. The whole conversation is kept; the agent sees the summary and the"
+        " newest messages.",
+    ),
+    Declared(
         name="stop",
         aliases=("cancel",),
         line="stop the running task and keep the conversation",

@@ -11,6 +11,7 @@ from everturn.model import Event
 from everturn.store.interface import Op, sql
 from everturn.store.operations.command_sessions import session_to_set
 from everturn.store.operations.command_values import Asked
+from everturn.store.operations.compaction import want_compaction
 from everturn.store.operations.entries import lock_entry, source_of
 from everturn.store.operations.freezing import thaw
 from everturn.store.operations.telling import Delivery, events_of, report, tell
@@ -38,6 +39,13 @@ def reload(asked: Asked) -> Op[str]:
         return command_words.no_session()
     yield from thaw(asked.entry.session_id)
     return command_words.reloaded()
+
+
+def compress(asked: Asked) -> Op[str]:
+    """Let the next model call be preceded by a summary."""
+    if asked.entry.session_id is None or not (yield from want_compaction(asked.entry.session_id)):
+        return command_words.no_session()
+    return command_words.compressing(asked.entry.holder is not None)
 
 
 def restart(asked: Asked) -> Op[str]:

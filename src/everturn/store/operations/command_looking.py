@@ -14,30 +14,28 @@ from everturn.store.operations.command_sessions import waiting_messages
 from everturn.store.operations.command_values import Asked
 from everturn.store.operations.entries import state_columns
 from everturn.store.operations.freezing import frozen
+from everturn.store.operations.questions import question_of
+from everturn.store.operations.spending import last_turn, usage_of_session, usage_of_turn
 
 CHARS_PER_TOKEN = 4
-USED = "requests, input_tokens, output_tokens, cached_tokens, cost"
 
 
 def status(asked: Asked) -> Op[str]:
     """What the key points at, and what is going on there."""
-    waiting = yield from waiting_messages(asked.key)
+    waiting, question = (yield from waiting_messages(asked.key)), (yield from question_of(asked.entry.turn))
     state, reason, _ = state_columns(asked.entry.state)
-    return words.status(asked.entry.session_id, state, reason, asked.entry.holder is not None, waiting)
+    text = words.status(asked.entry.session_id, state, reason, asked.entry.holder is not None, waiting)
+    return text + (command_words.open_question(question.tool) if question is not None and question.id else "")
 
 
 def usage(asked: Asked) -> Op[str]:
     """What the last turn and the session used, from rows alone: the same before and after a restart."""
     session_id = asked.entry.session_id
-    session = yield sql(f"SELECT {USED} FROM session WHERE session_id=$1", session_id)
-    if not session:
+    if session_id is None:
         return command_words.no_session()
-    last = yield sql(
-        f"SELECT {USED} FROM turn WHERE id=(SELECT turn FROM message WHERE session_id=$1 AND turn IS NOT NULL"
-        " ORDER BY seq DESC LIMIT 1)",
-        session_id,
-    )
-    return command_words.usage(Usage(*last[0]) if last else None, Usage(*session[0]))
+    turn = yield from last_turn(session_id)
+    last = (yield from usage_of_turn(turn)) if turn is not None else Usage()
+    return command_words.usage(last, (yield from usage_of_session(session_id)))
 
 
 def context(asked: Asked) -> Op[str]:

@@ -34,6 +34,7 @@ DOES: Mapping[str, Callable[[Asked], Op[str] | Op[Done]]] = {
     "deny": command_answers.deny,
     "model": command_choices.model,
     "reload": command_choices.reload,
+    "compress": command_choices.compress,
     "restart": command_choices.restart,
     "usage": command_looking.usage,
     "status": command_looking.status,
@@ -42,7 +43,9 @@ DOES: Mapping[str, Callable[[Asked], Op[str] | Op[Done]]] = {
     "help": command_looking.help_,
     "version": command_looking.version,
 }
-IN_A_SESSION = frozenset({"retry", "undo", "branch"})  # what they change must be what the next message continues
+IN_A_SESSION = frozenset(
+    {"retry", "undo", "branch", "compress"}
+)  # what they change must be what the next message continues
 NO_TERMS = Terms()
 
 
