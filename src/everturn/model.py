@@ -80,6 +80,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
     event_seq: int = 0
     turns: int = 0
     waiting: int = 0  # accepted and not begun, commands included
+    model: str | None = None  # what /model chose for its session
     rolled_back: tuple[int, ...] = ()  # turns taken back since the last answer, whose effects did happen
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from everturn.decide import command_words
+from everturn.decide.busy import BusyMode
 from everturn.decide.commands import BY_NAME, COMMANDS, REGISTRY
 from everturn.decide.rights import NO_RIGHTS
 from everturn.model import SessionSource, Usage
@@ -32,6 +33,10 @@ EVERY_TEXT = [
     command_words.no_such_model("x", (), None),
     command_words.no_such_model("x", ("a:b",), "a:b"),
     command_words.approve_how(),
+    *(command_words.busy_is(chosen, "steer") for chosen in (None, *BusyMode)),
+    *(command_words.busy_chosen(mode) for mode in BusyMode),
+    command_words.no_such_mode("fast"),
+    *(command_words.words_wanted(name) for name in ("steer", "queue")),
     command_words.reloaded(),
     command_words.version("1.2.3"),
     command_words.usage(Usage(), Usage()),

@@ -40,9 +40,9 @@ async def test_retry_ends_what_runs_and_runs_it_again(store_url: str) -> None:
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "hold")
         await agent.held("hold")
-        agent.release("hold")
         platform.say("one", "/retry")
         await told(platform, "one", "Running your last message again")
+        agent.release("hold")
         await platform.until(lambda: answer_to("hold") in platform.texts("one"))
         platform.say("one", "/retry")
         await times_told(platform, "one", answer_to("hold"), 2)
@@ -143,10 +143,13 @@ async def test_who_may_not_is_told_and_chatting_goes_on(store_url: str) -> None:
         await ask(platform, "one", "hello")
         platform.say("one", "/new")
         await told(platform, "one", "Only the admins of this chat may use /new")
+        platform.say("one", "/queue words")
+        await told(platform, "one", "Only the admins of this chat may use /queue")
         platform.say("one", "/new", user_id="bob")
         await told(platform, "one", "fresh conversation")
         platform.say("one", "/restart", user_id="bob")
         await told(platform, "one", "Only the owner of this gateway may use /restart")
+    assert [each.words for each in agent.attempts] == ["hello"]
 
 
 async def test_usage_says_the_same_after_a_restart(store_url: str) -> None:

@@ -16,6 +16,7 @@ from everturn.store.operations.compaction import compaction_wanted
 from everturn.store.operations.freezing import freeze, frozen
 from everturn.store.operations.inbox import accept
 from everturn.store.operations.instances import join, record_end
+from everturn.store.operations.joining import busy_chosen
 from everturn.store.operations.turns import finish, step
 from tests.contracts.store import BY_EVENT, QUEUE, Life, broken, key_of, living, response
 
@@ -89,6 +90,7 @@ async def test_a_model_is_chosen_for_the_session(life: Life) -> None:
     assert "uses the configured model" in await said(life, "/model")
     assert "uses big:model-2" in await said(life, "/model big:model-2")
     begun = await life.talk("one")
+    assert begun.model == "big:model-2"
     assert await life.look("SELECT session_id, model FROM session") == [(begun.session_id, "big:model-2")]
     assert "This conversation uses big:model-2" in await said(life, "/model")
     assert "uses the configured model" in await said(life, "/model default")
@@ -110,6 +112,28 @@ async def test_a_fresh_conversation_has_the_configured_model_and_a_branch_the_ch
     assert "uses a:b" in await said(life, "/model")
     await life.command("/new")
     assert "uses the configured model" in await said(life, "/model")
+    assert (await life.talk()).model is None
+    await life.command("/resume 1")
+    assert (await life.called()).model == "a:b"
+    await life.die()
+    assert (await life.began()).model == "a:b"
+
+
+async def test_a_busy_mode_is_chosen_for_the_chat(life: Life) -> None:
+    assert "is steer, as configured" in await said(life, "/busy")
+    assert "queue, as configured" in await said(life, "/busy", changed(life.terms(), busy="queue"))
+    assert "While a task runs: interrupt" in (await said(life, "/busy Interrupt")).replace("while", "While")
+    assert await life.store.read(busy_chosen, key_of()) == "interrupt"
+    assert "is interrupt, chosen here" in await said(life, "/busy")
+    assert 'no mode named "fast"' in await said(life, "/busy fast")
+    assert "steer" in await said(life, "/busy default")
+    assert await life.store.read(busy_chosen, key_of()) is None
+    assert (await life.entry()).session_id is None
+
+
+@pytest.mark.parametrize("text", ["/steer", "/queue ", "/q"])
+async def test_words_are_wanted_behind_steer_and_queue(life: Life, text: str) -> None:
+    assert "Write what you want to say" in await said(life, text)
 
 
 async def test_reload_thaws(life: Life) -> None:

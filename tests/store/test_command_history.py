@@ -77,7 +77,8 @@ async def test_undo_hides_the_last_turn_and_says_so(life: Life) -> None:
     assert await seen(life) == ["one", "done"]
     assert len(await life.look("SELECT seq FROM message")) == 6
     after = await life.begun("three")
-    assert (after.session_id, after.first_seq, after.note) == (begun.session_id, 7, None)
+    assert after.note is not None
+    assert (after.session_id, after.first_seq, after.note.kind) == (begun.session_id, 7, "rolled_back")
     await life.finish(after)
     assert await seen(life) == ["one", "done", "three", "done"]
 
@@ -116,7 +117,9 @@ async def test_undo_of_what_a_stop_left_leaves_no_tail(life: Life) -> None:
     await life.tool(begun)
     await life.command("/stop")
     await life.command("/undo")
-    assert (await life.begun("three")).note is None
+    note = (await life.begun("three")).note
+    assert note is not None
+    assert note.kind == "rolled_back"
 
 
 @pytest.mark.parametrize("text", ["/undo", "/retry", "/branch", "/compress"])

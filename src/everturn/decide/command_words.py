@@ -185,6 +185,43 @@ def no_such_model(name: str, models: Sequence[str], near: str | None) -> str:
     return f"There is no model named {quoted(name)}.{hint} There are: {', '.join(models)}."
 
 
+_MODES = {
+    "steer": "they join the task before its next model call",
+    "queue": "each waits and becomes a task of its own",
+    "interrupt": "the task ends and they are next",
+    "collect": "what comes until it is quiet becomes one task afterwards",
+    "rollback": "the task is taken back and they are next",
+}
+
+
+def busy_is(chosen: str | None, configured: str) -> str:
+    """The answer to /busy without a mode."""
+    mode = chosen or configured
+    by_whom = "chosen here" if chosen else "as configured"
+    return (
+        f"While a task runs, the mode of your messages is {mode}, {by_whom}: {_MODES[mode]}. Others: {_others(mode)}."
+    )
+
+
+def busy_chosen(mode: str) -> str:
+    """The answer to /busy with a mode."""
+    return f"From now on, while a task runs: {mode}. That means {_MODES[mode]}."
+
+
+def no_such_mode(name: str) -> str:
+    """For /busy with a word that is no mode."""
+    return f"There is no mode named {quoted(name)}. There are: {', '.join(_MODES)}; default goes back to the settings."
+
+
+def _others(mode: str) -> str:
+    return ", ".join(each for each in _MODES if each != mode)
+
+
+def words_wanted(name: str) -> str:
+    """For /steer or /queue without words."""
+    return f"Write what you want to say behind it: /{name} and the words."
+
+
 def approve_how() -> str:
     """For /approve with words it does not know."""
     return "Send /approve to allow it once, /approve session or /approve always. In front may stand the question's id."

@@ -107,6 +107,28 @@ REGISTRY: tuple[Declared, ...] = (
         busy=Busy.END,
     ),
     Declared(
+        name="steer",
+        arguments="words",
+        line="say something that the running task takes up at once",
+        more="It joins the task before its next model call, whatever /busy says; without a task it is a message like"
+        " any other.",
+    ),
+    Declared(
+        name="queue",
+        arguments="words",
+        aliases=("q",),
+        line="say something that waits until the running task is done",
+        more="It becomes a task of its own, whatever /busy says.",
+    ),
+    Declared(
+        name="busy",
+        arguments="[steer|queue|interrupt|collect|rollback|default]",
+        line="show or choose what your messages do while a task runs",
+        more="steer: they join the task. queue: each becomes a task of its own afterwards. interrupt: the task ends and"
+        " they are next. collect: what comes until it is quiet becomes one task. rollback: the task is taken back and"
+        " they are next. default: as the settings say.",
+    ),
+    Declared(
         name="approve",
         arguments="[id] [session|always]",
         line="allow the tool call that is asked about",

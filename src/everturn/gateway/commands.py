@@ -38,7 +38,12 @@ class Commands:
         """Apply one command; what it ended is ended here too."""
         parts = self._parts
         applied = await parts.store.run(
-            apply_command, number, parts.ids.session(), parts.clock.now(), parts.delivery(platform), self._terms()
+            apply_command,
+            number,
+            parts.ids.session(),
+            parts.clock.now(),
+            parts.delivery(platform),
+            self._terms(platform),
         )
         points.reached("command.committed")
         if applied is None:
@@ -66,7 +71,7 @@ class Commands:
             parts.hub.publish(key, events)
             self._outbox.wake(key)
 
-    def _terms(self) -> Terms:
+    def _terms(self, platform: str) -> Terms:
         settings = self._parts.settings
         return Terms(
             rights=settings.rights,
@@ -74,5 +79,6 @@ class Commands:
             message=self._parts.ids.next(),
             models=settings.models,
             context_tokens=settings.context_tokens,
+            busy=settings.busy_for(platform),
             approvers=settings.approvers,
         )

@@ -10,7 +10,8 @@ import structlog
 from everturn import points
 from everturn.decide import words
 from everturn.decide.busy import forced_by
-from everturn.decide.commands import parse_command
+from everturn.decide.commands import BY_NAME, parse_command
+from everturn.decide.rights import may
 from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong
 from everturn.gateway.commands import Commands
 from everturn.gateway.outbox import Outbox
@@ -94,6 +95,8 @@ class Intake:
     def _arrival(self, inbound: Inbound) -> Arrival:
         source, settings = inbound.source, self._parts.settings
         forced, text = forced_by(inbound.text) or (None, inbound.text)
+        if forced is not None and not may(settings.rights, source, BY_NAME[forced]):
+            forced, text = None, inbound.text  # as a command it is answered with who may
         return Arrival(
             id=self._parts.ids.next(),
             ext_id=inbound.id,
@@ -105,7 +108,7 @@ class Intake:
             at=self._parts.clock.now(),
             by_event=self._parts.delivery(source.platform).by_event,
             cursor=inbound.cursor,
-            busy=settings.busy_by_platform.get(source.platform, settings.busy),
+            busy=settings.busy_for(source.platform),
             forced=forced,
         )
 

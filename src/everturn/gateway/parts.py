@@ -74,6 +74,10 @@ class Settings:
     context_tokens: int = 0  # the model's window, for /context; 0: not known
     limits: Limits = Limits()  # noqa: RUF009  frozen
 
+    def busy_for(self, platform: str) -> str:
+        """What a message from there does while a turn runs, where nobody chose otherwise."""
+        return self.busy_by_platform.get(platform, self.busy)
+
     def key_of(self, source: SessionSource) -> str:
         """The session key of what is said here: its agent's, and its lane's."""
         return session_key(source, self.isolation, agent_for(source, self.routes))

@@ -176,7 +176,7 @@ def start_turn(entry: SessionEntry, rows: Sequence[Waiting], start: Start, facts
         source=first.source,
         note=note,
         unclean_ends=entry.unclean_ends,
-        model=(yield from chosen_model(entry.session_id)),
+        model=entry.model,
         spoke=spoke,
     )
     kind = note.kind if note else None
@@ -291,16 +291,10 @@ def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int
         source=entry.origin or SessionSource(platform=""),
         note=note,
         unclean_ends=entry.unclean_ends,
-        model=(yield from chosen_model(session_id)),
+        model=entry.model,
         waiting=entry.waiting,
     )
     return with_words(begun, [_waiting(row, entry) for row in rows]) if rows else begun
-
-
-def chosen_model(session_id: str | None) -> Op[str | None]:
-    """The model that /model chose for a session."""
-    rows = yield sql("SELECT model FROM session WHERE session_id=$1", session_id)
-    return rows[0][0] if rows else None
 
 
 def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:

@@ -81,6 +81,7 @@ def reset_entry(entry: SessionEntry, reason: str, start: Start, first: Waiting) 
         turn=None,
         seq=0,
         turns=0,
+        model=None,
     )
     if not notify_user(reason, start.policy, had_activity, first.source.platform):
         return fresh, facts
@@ -96,7 +97,8 @@ def point_at(
     yield sql(
         "UPDATE entry SET session_id=$2, previous_session_id=$3, reset_reason=$4, reset_had_activity=$5,"
         " state='active', reason=NULL, marked_at=NULL, unclean_ends=0, tail=0, tail_key=NULL, tail_at=NULL,"
-        " expired=NULL, rolled_back=NULL, turn=NULL, holder=NULL, seq=$6, turns=0 WHERE key=$1",
+        " expired=NULL, rolled_back=NULL, turn=NULL, holder=NULL, seq=$6, turns=0,"
+        " model=(SELECT s.model FROM session s WHERE s.session_id=$2) WHERE key=$1",
         key,
         session_id,
         previous,

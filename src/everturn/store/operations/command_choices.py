@@ -6,6 +6,7 @@ import re
 from difflib import get_close_matches
 
 from everturn.decide import command_words, words
+from everturn.decide.busy import BusyMode
 from everturn.decide.commands import Command
 from everturn.model import Event
 from everturn.store.interface import Op, sql
@@ -14,6 +15,7 @@ from everturn.store.operations.command_values import Asked
 from everturn.store.operations.compaction import want_compaction
 from everturn.store.operations.entries import lock_entry, source_of
 from everturn.store.operations.freezing import thaw
+from everturn.store.operations.joining import busy_chosen, choose_busy
 from everturn.store.operations.telling import Delivery, events_of, report, tell
 
 MODEL = re.compile(r"[\w.:/@+-]{1,120}")
@@ -23,14 +25,31 @@ def model(asked: Asked) -> Op[str]:
     """Show or change the session's model."""
     name, known = asked.command.argument.strip(), asked.terms.models
     if not name:
-        rows = yield sql("SELECT model FROM session WHERE session_id=$1", asked.entry.session_id)
-        return command_words.model_is(rows[0][0] if rows else None, known)
+        return command_words.model_is(asked.entry.model, known)
     chosen = None if name.lower() == "default" else name
     if chosen is not None and not (chosen in known if known else MODEL.fullmatch(chosen)):
         return command_words.no_such_model(chosen, known, next(iter(get_close_matches(chosen, known, n=1)), None))
     session_id = yield from session_to_set(asked)
     yield sql("UPDATE session SET model=$2 WHERE session_id=$1", session_id, chosen)
+    yield sql("UPDATE entry SET model=$2 WHERE key=$1", asked.key, chosen)
     return command_words.model_chosen(chosen)
+
+
+def busy(asked: Asked) -> Op[str]:
+    """Show or change what a message does that arrives while a turn runs."""
+    mode, configured = asked.command.argument.strip().lower(), asked.terms.busy
+    if not mode:
+        return command_words.busy_is((yield from busy_chosen(asked.key)), configured)
+    if mode != "default" and mode not in set(BusyMode):
+        return command_words.no_such_mode(mode)
+    yield from choose_busy(asked.key, None if mode == "default" else mode)
+    return command_words.busy_chosen(configured if mode == "default" else mode)
+
+
+def words_wanted(asked: Asked) -> Op[str]:
+    """/steer and /queue without words; with words they are messages."""
+    yield from ()
+    return command_words.words_wanted(asked.command.name)
 
 
 def reload(asked: Asked) -> Op[str]:

@@ -10,6 +10,7 @@ from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import end_open_turn, release
 from everturn.store.operations.command_values import Asked
 from everturn.store.operations.entries import write_source
+from everturn.store.operations.taking_over import take_back
 
 MOST_UNDONE = 100
 ADD_AGAIN = (
@@ -28,11 +29,10 @@ def undo(asked: Asked) -> Op[str]:
     turns = yield from last_turns(session_id, int(argument))
     if not turns:
         return command_words.nothing_to_undo()
-    said, effects = [], 0
+    said = []
     for turn in turns:
-        said.append((yield from words_of(session_id, turn))[0])
-        effects += yield from effects_done(turn)
-        yield from hide(session_id, turn)
+        said.append((yield from words_of(session_id, turn))[0])  # noqa: PERF401  a comprehension cannot yield
+    effects = yield from take_back(asked.entry, turns[::-1])
     yield from _forget_interruption(asked.entry)
     return command_words.undone(said, effects)
 
@@ -51,8 +51,7 @@ def retry(asked: Asked) -> Op[str]:
     if entry.turn is not None:
         yield from end_open_turn(entry, "stopped", "withdrawn", "/retry", asked.at)
         yield from release(entry)
-    effects = yield from effects_done(turns[0])
-    yield from hide(session_id, turns[0])
+    effects = yield from take_back(entry, turns)
     yield from _forget_interruption(entry)
     yield from _queue_again(asked, text, author)
     return command_words.retrying(text, effects)
@@ -96,17 +95,6 @@ def words_of(session_id: str, turn: int) -> Op[tuple[str, str | None]]:
         turn,
     )
     return "\n".join(row[0] for row in rows), rows[0][1] if rows else None
-
-
-def effects_done(turn: int) -> Op[int]:
-    """How many of its tool calls happened, or may have."""
-    rows = yield sql("SELECT count(*) FROM effect WHERE turn=$1", turn)
-    return int(rows[0][0])
-
-
-def hide(session_id: str, turn: int) -> Op[None]:
-    """The agent no longer sees this turn's rows."""
-    yield sql("UPDATE message SET hidden=1 WHERE session_id=$1 AND turn=$2 AND hidden=0", session_id, turn)
 
 
 def _forget_interruption(entry: SessionEntry) -> Op[None]:

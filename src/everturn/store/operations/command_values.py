@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from everturn.decide.busy import BusyMode
 from everturn.decide.commands import Command
 from everturn.decide.rights import NO_RIGHTS, Rights
 from everturn.model import Event, SessionEntry, SessionSource
@@ -21,6 +22,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     message: int = 0  # the id of the inbox row that /retry makes
     models: tuple[str, ...] = ()  # those /model may choose; none named: any
     context_tokens: int = 0  # the model's window; 0: not known
+    busy: str = BusyMode.STEER  # what a message does while a turn runs, where /busy chose nothing
     approvers: tuple[str, ...] = ()  # who alone allows tool calls; none named: whose turn it is
 
 

@@ -21,7 +21,7 @@ from everturn.store.interface import Op, Row, sql
 
 COLUMNS = (
     "key, session_id, state, reason, marked_at, unclean_ends, tail, tail_key, tail_at, previous_session_id,"
-    " reset_reason, reset_had_activity, expired, origin, created_at, active_at, fence, holder, turn, seq, event_seq, turns, waiting, rolled_back"
+    " reset_reason, reset_had_activity, expired, origin, created_at, active_at, fence, holder, turn, seq, event_seq, turns, waiting, rolled_back, model"
 )
 LOCK_ENTRY = f"SELECT {COLUMNS} FROM entry WHERE key=$1/*lock*/"
 MAKE_ENTRY = (
@@ -90,6 +90,7 @@ def entry_of(row: Row) -> SessionEntry:
         turns=row[21],
         waiting=row[22],
         rolled_back=_turns_of(row[23]),
+        model=row[24],
     )
 
 

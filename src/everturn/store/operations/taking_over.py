@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from everturn.decide.busy import TAKES_OVER, BusyMode
@@ -12,6 +14,11 @@ from everturn.store.operations.boundaries import acknowledge_tail, end_open_turn
 from everturn.store.operations.telling import Fact, fact
 from everturn.store.operations.transcripts import calls_of
 
+# A turn's rows stand at the end of its session; in a copy of them (a branch, a compaction) they may stand anywhere.
+HIDE = (
+    "UPDATE message SET hidden=1 WHERE session_id=$1 AND turn=$2 AND hidden=0"
+    " AND seq>=coalesce((SELECT t.first_seq FROM turn t WHERE t.id=$2 AND t.session_id=$1), 1)"
+)
 REMEMBERED = 5  # turns taken back in a row whose effects the next one is told
 _encode = msgspec.json.Encoder().encode
 
@@ -22,7 +29,7 @@ def take_over(entry: SessionEntry, busy: BusyMode, at: float) -> Op[Fact]:
     why = "rolled back" if busy is BusyMode.ROLLBACK else "interrupted"
     yield from end_open_turn(entry, state, "withdrawn", why, at)
     if busy is BusyMode.ROLLBACK:
-        yield from _hide(entry)
+        yield from take_back(entry, [entry.turn or 0])
         yield from release(entry)
         yield sql(
             "UPDATE entry SET state='active', reason=NULL, marked_at=NULL WHERE key=$1 AND state<>'suspended'",
@@ -34,16 +41,20 @@ def take_over(entry: SessionEntry, busy: BusyMode, at: float) -> Op[Fact]:
     return fact("turn", at, turn=str(entry.turn), state=state, why=why)
 
 
-def _hide(entry: SessionEntry) -> Op[None]:
-    """The turn's rows leave the conversation; what its tools did stays known until a turn has answered."""
-    yield sql(
-        "UPDATE message SET hidden=1 WHERE session_id=$1 AND turn=$2 AND seq>=(SELECT first_seq FROM turn WHERE id=$2)",
-        entry.session_id,
-        entry.turn,
-    )
-    if (yield sql("SELECT 1 FROM effect WHERE turn=$1 LIMIT 1", entry.turn)):
-        turns = (*entry.rolled_back, entry.turn)[-REMEMBERED:]
-        yield sql("UPDATE entry SET rolled_back=$2 WHERE key=$1", entry.key, _encode(turns).decode())
+def take_back(entry: SessionEntry, turns: Sequence[int]) -> Op[int]:
+    """The turns' rows leave the conversation; what their tools did stays known until a turn has answered. How many calls
+    happened, or may have.
+    """
+    effects, remembered = 0, entry.rolled_back
+    for turn in turns:
+        yield sql(HIDE, entry.session_id, turn)
+        rows = yield sql("SELECT count(*) FROM effect WHERE turn=$1", turn)
+        effects += int(rows[0][0])
+        remembered = (*remembered, turn) if rows[0][0] else remembered
+    if effects:
+        kept = _encode(remembered[-REMEMBERED:]).decode()
+        yield sql("UPDATE entry SET rolled_back=$2 WHERE key=$1", entry.key, kept)
+    return effects
 
 
 def waiting_over(key: str) -> Op[BusyMode | None]:

@@ -1,6 +1,7 @@
 -- What a real agent needs: frozen prompts, usage, approvals, spending, tool output, memories, what joins a running turn.
 ALTER TABLE entry ADD COLUMN busy TEXT; -- what a message does while a turn runs, where /busy chose it
 ALTER TABLE entry ADD COLUMN rolled_back TEXT; -- turns that were taken back, whose effects the next one is told (JSON)
+ALTER TABLE entry ADD COLUMN model TEXT; -- what /model chose for its session, so that a turn need not look there
 ALTER TABLE session ADD COLUMN frozen TEXT; -- the hash of its system prompt and tool schemas (table frozen)
 ALTER TABLE session ADD COLUMN model TEXT; -- where /model chose it
 ALTER TABLE session ADD COLUMN compact_after REAL; -- compaction failed: not again before this time
