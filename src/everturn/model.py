@@ -145,9 +145,9 @@ TURN_MOVES: dict[TurnState, frozenset[TurnState]] = {
 }
 OUTBOX_MOVES: dict[OutboxState, frozenset[OutboxState]] = {
     OutboxState.OPEN: frozenset({OutboxState.OWED, OutboxState.SENDING, OutboxState.SENT, OutboxState.DEAD}),
-    OutboxState.OWED: frozenset({OutboxState.SENDING, OutboxState.DEAD}),
+    OutboxState.OWED: frozenset({OutboxState.SENDING, OutboxState.SENT, OutboxState.DEAD}),
     OutboxState.SENDING: frozenset({OutboxState.OWED, OutboxState.SENT, OutboxState.DOUBTFUL, OutboxState.DEAD}),
-    OutboxState.SENT: frozenset(),
+    OutboxState.SENT: frozenset({OutboxState.OWED}),  # a progress notice that says something else now
     OutboxState.DOUBTFUL: frozenset({OutboxState.OWED, OutboxState.SENT, OutboxState.DEAD}),
     OutboxState.DEAD: frozenset({OutboxState.OWED}),
 }

@@ -25,6 +25,7 @@ ALL: frozenset[str] = frozenset(
         "approval.answered",  # the answer to a question is stored, its turn was not woken
         "session.compacted",  # the key and its turn have moved to a child session
         "turn.joined",  # what the user wrote meanwhile is part of the turn's transcript
+        "turn.told",  # how the turn goes is stored as a notice, nobody saw it yet
         "turn.answering",  # the agent answered, nothing of it is stored
         "turn.finished",  # the answer and the obligation to deliver it are stored
         "turn.failed",  # a failed turn's end is stored

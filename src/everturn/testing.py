@@ -9,7 +9,7 @@ import heapq
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Self
@@ -192,6 +192,9 @@ class FakePlatform:
         self._notify()
         return shown.id
 
+    def _replace(self, message_id: str, text: str) -> None:
+        self.screen = [replace(each, text=text) if each.id == message_id else each for each in self.screen]
+
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -215,10 +218,28 @@ class FakePlatform:
                     self.say(data["chat"], data["text"], data["id"], **data["about"])
                 case "acknowledged":
                     self.acknowledged = data["place"]
+                case "edited":
+                    self._replace(data["id"], data["text"])
                 case _:
                     self.screen.append(Shown(data["chat"], data["text"], data["key"], data["id"]))
                     self._by_key[data["key"]] = data["id"]
         self._file = file
+
+
+class EditingPlatform(FakePlatform):
+    """A platform on which what was sent can be replaced."""
+
+    async def edit(self, to: SessionSource, message_id: str, text: str) -> None:  # noqa: ARG002  the id is enough here
+        """Replace a message on the screen."""
+        self.calls += 1
+        fault = next(self._faults, None)
+        if fault is not None and not fault.accepted:
+            raise fault.error
+        self._replace(message_id, text)
+        self._keep("edited", id=message_id, text=text)
+        self._notify()
+        if fault is not None:
+            raise fault.error
 
 
 Act = Callable[[str, str], Awaitable[str]]

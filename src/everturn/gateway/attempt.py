@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from everturn.decide.patience import Told
 from everturn.decide.recovery import is_suspect
 from everturn.gateway.parts import Parts
 from everturn.model import Message
@@ -24,12 +25,24 @@ class Attempt:
         self.waiting = begun.waiting  # messages and commands behind it, as the last commit saw
         self.called_on = False  # somebody wrote since it last looked
         self.unheard: list[Message] = []  # what joined the turn and was not handed to its agent yet
+        self.began = self.active_at = parts.clock.monotonic()
+        self.tool: str | None = None  # the one that runs now
+        self.told = Told()  # what was said about how long it takes
         self._acknowledge = begun.note.tail_key if begun.note else None
 
     def next_seq(self) -> int:
         """The place of the next transcript row; the fence makes us its only writer."""
         self.seq += 1
         return self.seq
+
+    def moves(self) -> None:
+        """A sign of life."""
+        self.active_at = self.parts.clock.monotonic()
+
+    def uses(self, tool: str | None) -> None:
+        """A tool begins, or has ended."""
+        self.tool = tool
+        self.moves()
 
     def somebody_waits(self) -> bool:
         """Whether it is worth a look into the database."""

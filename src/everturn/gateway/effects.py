@@ -72,7 +72,9 @@ class Effects:
 
     async def _act(self, call: ToolCall, run: RunTool, rest: Sequence[ToolCall]) -> list[Message]:
         points.reached("effect.begun")
+        self._attempt.uses(call.name)
         content = storable(await run(call, f"{self._attempt.begun.turn}:{call.id}"))
+        self._attempt.uses(None)
         points.reached("effect.acted")
         return await self._record(call, content, rest, unknown=False)
 

@@ -15,6 +15,7 @@ from everturn.gateway.attempt import Attempt
 from everturn.gateway.effects import Effects
 from everturn.gateway.hearing import hear
 from everturn.gateway.kept import KeptSession
+from everturn.gateway.telling import tell
 from everturn.model import Message, SessionSource, ToolCall, Usage
 from everturn.store.operations.reading import transcript
 from everturn.store.operations.spending import Plan
@@ -117,16 +118,20 @@ class JournaledTurn:
 
     def stream(self, text: str) -> None:
         """Show the answer's text so far."""
+        self._attempt.moves()
         self._parts.hub.stream(self._attempt.begun.key, self.id, text)
 
     def active(self) -> None:
         """Something moves, though there is nothing to show."""
+        self._attempt.moves()
 
     async def tell(self, text: str) -> None:
         """Tell the user how it goes."""
+        await tell(self._attempt, storable(text))
 
     async def failed(self, kind: str, why: str, wait_s: float) -> int:
         """Journal a model call that failed and will be tried again."""
+        self._attempt.moves()
         return await self._store.run(failed_call, self._attempt.begun, kind, why, wait_s, self._parts.clock.now())
 
     async def step(
@@ -158,6 +163,7 @@ class JournaledTurn:
             usage,
             prove_it=self._attempt.suspect,
         )
+        self._attempt.moves()
         points.reached("step.committed")
         if self._attempt.suspect:
             self._attempt.suspect = False

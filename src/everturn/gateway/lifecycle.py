@@ -73,7 +73,7 @@ class Gateway:
         pulled = [each for each in self.parts.platforms.values() if isinstance(each, CanPull)]
         for loop in (
             self.commands.run(), self.intake.watch_store(), self.upkeep.beat(), self.upkeep.expire_sessions(),
-            self.upkeep.forget_old(), self.approvals.expire(), *(self.intake.pull(each) for each in pulled),
+            self.upkeep.forget_old(), self.approvals.expire(), self.turns.watching.run(), *(self.intake.pull(each) for each in pulled),
         ):  # fmt: skip
             self._loops.append(self._supervised(loop))
         if self.report.storm:

@@ -12,8 +12,17 @@ from everturn.decide.text import split
 from everturn.errors import OutcomeUnknown, PlatformError, StoreError, TryLater
 from everturn.gateway.parts import Parts
 from everturn.model import Reply
-from everturn.platform.interface import CanReadBack
-from everturn.store.operations.outbox import claim_next, doubt, give_up, record_part, record_sent, try_later
+from everturn.platform.interface import CanEdit, CanReadBack
+from everturn.store.operations.outbox import (
+    claim_next,
+    doubt,
+    give_up,
+    record_part,
+    record_progress,
+    record_sent,
+    try_later,
+)
+from everturn.store.operations.progress import PROGRESS
 
 log = structlog.get_logger()
 NOT_CONNECTED_S = 60.0
@@ -127,6 +136,8 @@ class Outbox:
         platform = self._parts.sender(reply.source.platform)
         if platform is None:
             raise TryLater(f"{reply.source.platform} is not connected", NOT_CONNECTED_S)
+        if reply.kind == PROGRESS and reply.sent_parts and isinstance(platform, CanEdit):
+            return await self._edit(platform, reply)
         text = marked(reply.text) if reply.marked else reply.text
         pieces = split(text, platform.limits.text, platform.limits.unit)
         out = reply.sent_parts
@@ -138,7 +149,21 @@ class Outbox:
             points.reached("send.after")
             if place + 1 < len(pieces):
                 await self._parts.store.run(record_part, reply.id, out)
-        more = await self._parts.store.run(record_sent, reply.id, out, self._parts.clock.now(), reply.key)
+        return await self._sent(reply, out)
+
+    async def _edit(self, platform: CanEdit, reply: Reply) -> bool:
+        """Replace what is on the screen; doing so again does no harm."""
+        points.reached("send.before")
+        await platform.edit(reply.source, reply.sent_parts[0], reply.text)
+        points.reached("send.after")
+        return await self._sent(reply, reply.sent_parts)
+
+    async def _sent(self, reply: Reply, out: tuple[str, ...]) -> bool:
+        store, now = self._parts.store, self._parts.clock.now()
+        if reply.kind == PROGRESS:
+            more = await store.run(record_progress, reply, out, now)
+        else:
+            more = await store.run(record_sent, reply.id, out, now, reply.key)
         points.reached("send.committed")
         return more
 
@@ -149,11 +174,16 @@ class Outbox:
         log.warning("reply not delivered", reply=reply.id, key=reply.key, error=str(error), decision=decision)
         if isinstance(decision, GiveUp):
             await store.run(give_up, reply.id, now, decision.why)
-        elif isinstance(error, OutcomeUnknown) and platform is not None:
+        elif isinstance(error, OutcomeUnknown) and platform is not None and not _harmless(reply, platform):
             action = when_uncertain(platform.surety, self._parts.settings.on_doubt)
             await store.run(doubt, reply.id, action, decision.at, str(error))
         else:
             await store.run(try_later, reply.id, decision.at, str(error))
+
+
+def _harmless(reply: Reply, platform: object) -> bool:
+    """Whether doing it again changes nothing: an edit."""
+    return reply.kind == PROGRESS and bool(reply.sent_parts) and isinstance(platform, CanEdit)
 
 
 async def _look(platform: object, reply: Reply, key: str, piece: str) -> str | None:

@@ -9,6 +9,7 @@ from everturn.clock import Clock
 from everturn.decide.busy import BusyMode
 from everturn.decide.delivery import Doubtful, Surety, when_uncertain
 from everturn.decide.keys import Isolation, session_key
+from everturn.decide.patience import Patience
 from everturn.decide.rights import NO_RIGHTS, Rights
 from everturn.decide.routes import Route, agent_for
 from everturn.decide.session import ResetPolicy
@@ -16,7 +17,7 @@ from everturn.decide.spending import Limits
 from everturn.gateway.hub import Hub
 from everturn.ids import Ids
 from everturn.model import SessionSource
-from everturn.platform.interface import CanSend, Platform
+from everturn.platform.interface import CanEdit, CanSend, Platform
 from everturn.store.interface import Store
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Start
@@ -64,6 +65,7 @@ class Settings:
     busy_by_platform: Mapping[str, str] = field(default_factory=dict)
     burst_s: float = 0.35  # messages of one author this close together begin one turn, where replies are sent
     collect_s: float = 2.0  # mode collect: how long it must be quiet
+    patience: Patience = Patience()  # noqa: RUF009  frozen
     heartbeat_s: float = 10
     expiry_every_s: float = 300
     upkeep_every_s: float = 3600
@@ -139,4 +141,5 @@ def _delivery(platform: Platform) -> Delivery:
     if not isinstance(platform, CanSend):
         return Delivery(by_event=True)
     keyed = platform.surety is not Surety.NEITHER
-    return Delivery(by_event=False, send_now=keyed, valid_s=platform.limits.valid_s)
+    edits = isinstance(platform, CanEdit)
+    return Delivery(by_event=False, send_now=keyed, valid_s=platform.limits.valid_s, edits=edits)

@@ -70,12 +70,12 @@ class Runner:
             raise
         except (Spent, Unanswerable) as error:
             log.info("turn not answered", turn=attempt.begun.turn, key=attempt.begun.key, why=str(error))
-            return await self._fail(attempt.begun, str(error))
+            return await self.fail(attempt.begun, str(error))
         except Exception as error:  # noqa: BLE001  whatever an agent raises ends its turn, not the gateway
             log.warning("turn failed", turn=attempt.begun.turn, key=attempt.begun.key, error=repr(error))
-            return await self._fail(attempt.begun, f"{type(error).__name__}: {error}"[:500])
+            return await self.fail(attempt.begun, f"{type(error).__name__}: {error}"[:500])
         if not answer.text.strip():
-            return await self._fail(attempt.begun, "the agent gave an empty answer")
+            return await self.fail(attempt.begun, "the agent gave an empty answer")
         return await self._finish(attempt, answer)
 
     async def _finish(self, attempt: Attempt, answer: Answer) -> bool:
@@ -122,7 +122,8 @@ class Runner:
         else:
             self._parts.hub.resync(key)
 
-    async def _fail(self, begun: Begun, why: str) -> bool:
+    async def fail(self, begun: Begun, why: str) -> bool:
+        """End a turn without an answer; its sender is told why."""
         parts, why = self._parts, storable(why)
         delivery = parts.delivery(begun.source.platform)
         failing = parts.store.run(fail, begun, why, words.failed(why), parts.clock.now(), delivery)

@@ -19,6 +19,7 @@ from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.running import Runner
 from everturn.gateway.slots import Running, Slots
+from everturn.gateway.watching import Watching
 from everturn.model import SessionSource
 from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.recovery import Interruption, Recovered, cut_off_by_drain
@@ -38,6 +39,7 @@ class Turns:
         self._lanes = Lanes(parts.settings.running_turns)
         self._slots = Slots(parts.settings.running_turns)
         self._bursts = Bursts(parts.clock, self.wake)
+        self.watching = Watching(parts, self._slots, self._runner)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
         self._stopping = False

@@ -64,6 +64,15 @@ class CanSend(Protocol):
 
 
 @runtime_checkable
+class CanEdit(Protocol):
+    """What was sent to it can be replaced."""
+
+    async def edit(self, to: SessionSource, message_id: str, text: str) -> None:
+        """Replace a part that was sent; the same text again does no harm. Errors are those of `send`."""
+        ...
+
+
+@runtime_checkable
 class CanReadBack(Protocol):
     """It can be asked whether a part is out."""
 

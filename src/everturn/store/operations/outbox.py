@@ -15,7 +15,7 @@ from everturn.store.operations.telling import stored_source
 COLUMNS = "id, key, kind, platform, source, text, attempts, parts, marked, valid_until, look"
 # What is being sent comes first: nothing overtakes it.
 NEXT = (
-    f"SELECT {COLUMNS}, due_at, state, instance FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'doubtful'"
+    f"SELECT {COLUMNS}, due_at, state, instance, turn FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'doubtful'"
     " ORDER BY CASE state WHEN 'sending' THEN 0 ELSE 1 END, id LIMIT 1/*lock*/"
 )
 # The claim's time stays in the row, so that a claim that is run twice knows its own.
@@ -50,16 +50,32 @@ def reply_of(row: Row) -> Reply:
 def claim_next(key: str, instance: int, now: float) -> Op[Reply | float | None]:
     """The key's oldest open reply, now ours to send; a time when it is not due yet; None when there is none to send."""
     rows = yield sql(NEXT, key)
+    while rows and rows[0][2] == "progress" and rows[0][12] == "owed" and (yield from _outlived(rows[0])):
+        yield from _drop(rows[0], now)
+        rows = yield sql(NEXT, key)
     if not rows:
         return None
     reply = reply_of(rows[0])
-    due_at, state, sender = rows[0][11:]
+    due_at, state, sender = rows[0][11:14]
     if state == "sending":
         ours = sender == instance and due_at == now and reply.attempts > 0
         return replace(reply, attempts=reply.attempts - 1) if ours else None
     if due_at > now and reply.attempts > 0:  # a first attempt is due at once, though the clock may have been set back
         return float(due_at)
     return reply if (yield sql(CLAIM, reply.id, instance, now)) else None
+
+
+def _outlived(row: Row) -> Op[bool]:
+    """Whether the turn that a progress notice speaks of has ended."""
+    return not (yield sql("SELECT 1 FROM turn WHERE id=$1 AND ended_at IS NULL", row[14]))
+
+
+def _drop(row: Row, now: float) -> Op[None]:
+    """A notice that nobody needs any more is not sent; what is on the screen stays as it is."""
+    if _parts(row[7]):
+        yield sql("UPDATE outbox SET state='sent', ended_at=$2 WHERE id=$1 AND state='owed'", row[0], now)
+    else:
+        yield sql("DELETE FROM outbox WHERE id=$1 AND state='owed'", row[0])
 
 
 def sent_at_once(number: int, instance: int) -> Op[Reply | None]:
@@ -79,6 +95,25 @@ def record_sent(reply: int, parts: tuple[str, ...], now: float, key: str) -> Op[
     """The platform confirmed it; True when the key has more to send."""
     yield sql(SENT, reply, now, _encode(parts).decode())
     rows = yield sql("SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state='owed' LIMIT 1", key)
+    return bool(rows)
+
+
+def record_progress(reply: Reply, parts: tuple[str, ...], now: float) -> Op[bool]:
+    """A progress notice is out; when it says something else by now it is owed again. True when there is more to send."""
+    out = _encode(parts).decode()
+    yield sql(
+        "UPDATE outbox SET parts=$2, error=NULL, state='sent', ended_at=$3 WHERE id=$1 AND state='sending' AND text=$4",
+        reply.id,
+        out,
+        now,
+        reply.text,
+    )
+    yield sql(
+        "UPDATE outbox SET parts=$2, error=NULL, state='owed', attempts=0 WHERE id=$1 AND state='sending'",
+        reply.id,
+        out,
+    )
+    rows = yield sql("SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state='owed' LIMIT 1", reply.key)
     return bool(rows)
 
 

@@ -29,6 +29,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     by_event: bool
     send_now: bool = False  # the platform can recognise a repetition, so claiming may be part of finishing
     valid_s: float | None = None
+    edits: bool = False  # what was sent can be replaced in place
 
 
 def fact(kind: str, at: float, **data: object) -> Fact:

@@ -28,6 +28,7 @@ ALTER TABLE turn ADD COLUMN lost_tokens BIGINT NOT NULL DEFAULT 0; -- planned fo
 ALTER TABLE turn ADD COLUMN lost_cost DOUBLE PRECISION NOT NULL DEFAULT 0;
 ALTER TABLE turn ADD COLUMN failures BIGINT NOT NULL DEFAULT 0; -- failed model calls since the last committed step
 ALTER TABLE effect ADD COLUMN sent BIGINT; -- the message that this call made somebody owed: its outbox row
+ALTER TABLE turn ADD COLUMN progress BIGINT; -- its progress notice in the outbox
 CREATE TABLE frozen (hash TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL);
 CREATE TABLE failure (
   turn BIGINT NOT NULL, number BIGINT NOT NULL, attempt BIGINT NOT NULL, kind TEXT NOT NULL, why TEXT NOT NULL,

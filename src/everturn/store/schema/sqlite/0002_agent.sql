@@ -28,6 +28,7 @@ ALTER TABLE turn ADD COLUMN lost_tokens INTEGER NOT NULL DEFAULT 0; -- planned f
 ALTER TABLE turn ADD COLUMN lost_cost REAL NOT NULL DEFAULT 0;
 ALTER TABLE turn ADD COLUMN failures INTEGER NOT NULL DEFAULT 0; -- failed model calls since the last committed step
 ALTER TABLE effect ADD COLUMN sent INTEGER; -- the message that this call made somebody owed: its outbox row
+ALTER TABLE turn ADD COLUMN progress INTEGER; -- its progress notice in the outbox
 CREATE TABLE frozen (hash TEXT NOT NULL PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE failure (
   turn INTEGER NOT NULL, number INTEGER NOT NULL, attempt INTEGER NOT NULL, kind TEXT NOT NULL, why TEXT NOT NULL,
