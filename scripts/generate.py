@@ -48,6 +48,21 @@ platform = "telegram"
 chat = "-100123"
 agent = "coder"
 """,
+    "tools.send.target.NAME": """\
+[tools.send.target.ops]
+platform = "telegram"
+chat = "-100123"
+chat_type = "group"
+""",
+    "rights.platform.PLATFORM.dm": """\
+[rights.platform.telegram.dm]
+admins = ["12345"]
+commands = ["new", "status", "usage"]
+""",
+    "rights.platform.PLATFORM.group": """\
+[rights.platform.telegram.group]
+admins = ["12345"]
+""",
     "sessions.platform.PLATFORM": """\
 [sessions.platform.telegram]
 reset = "daily"
@@ -181,7 +196,7 @@ def _example(what: Setting) -> str:
 
 def config_reference() -> str:
     """docs/reference/config.md."""
-    parts = [REFERENCE_HEAD, *(_reference_table(table) for table in TABLES)]
+    parts = [REFERENCE_HEAD, *(_reference_table(table) for table in TABLES if table.settings())]
     return "\n".join([*parts, _environment_text(), _alias_text()])
 
 

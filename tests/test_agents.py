@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from everturn.agents import Agents, Given, kind_of
-from everturn.app import settings_of
 from everturn.clock import SystemClock
 from everturn.config import AgentConfig, Config, read_config
 from everturn.errors import ConfigError
+from everturn.gateway_settings import settings_of
 from everturn.testing import FakePlatform, World
 
 ECHO = """

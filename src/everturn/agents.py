@@ -16,7 +16,7 @@ from everturn.decide.agent_words import no_such_agent
 from everturn.decide.keys import agent_of
 from everturn.errors import ConfigError, Unanswerable
 from everturn.model import SessionSource
-from everturn.settings import MAIN, AgentConfig, Config
+from everturn.settings import MAIN, AgentConfig, CompactionConfig, Config
 
 if TYPE_CHECKING:
     from everturn.agent.elsewhere import WireSettings
@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 
 # Where a provider's libraries look for a key that nobody named.
 USUAL_VARIABLES = {"openai": "OPENAI_API_KEY", "openai-chat": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
+
+class NamedTools(Protocol):
+    """Which tools there are by these names; without `every`, `*` names none."""
+
+    def __call__(self, names: Sequence[str], *, every: bool = True) -> Sequence[ToolSource]: ...
+
+
+def _no_tools(names: Sequence[str], *, every: bool = True) -> Sequence[ToolSource]:  # noqa: ARG001
+    return ()
 
 
 @runtime_checkable
@@ -53,7 +63,8 @@ class Given:
     home: Path
     env: Mapping[str, str]
     clock: Clock
-    tools: Callable[[], Sequence[ToolSource]] = tuple
+    tools: NamedTools = _no_tools
+    compaction: CompactionConfig = CompactionConfig()  # noqa: RUF009  frozen
 
 
 class Agents:
@@ -165,15 +176,18 @@ class _Making:
                 fallback=config.fallback,
                 stall_s=config.stall_s,
                 retries=config.retries,
-            )
+                compact_at=self._given.compaction.at,
+                compact_keep=self._given.compaction.keep,
+            ),
+            self._given.tools(config.tools),
         )
 
-    def _language_model(self, settings: LlmSettings) -> Agent:
+    def _language_model(self, settings: LlmSettings, tools: Sequence[ToolSource]) -> Agent:
         try:
             from everturn.agent.llm.agent import LlmAgent
         except ModuleNotFoundError as error:
             raise ConfigError(f"a language model needs {error.name}: install everturn[llm]") from None
-        return LlmAgent(settings, self._given.tools(), self._given.clock)
+        return LlmAgent(settings, tools, self._given.clock)
 
     def _make_local(self, config: AgentConfig, table: str) -> Agent:
         from everturn.agent.llm.settings import LlmSettings
@@ -196,7 +210,8 @@ class _Making:
                     context_tokens=numbers.context_tokens,
                     stall_s=config.stall_s,
                     retries=config.retries,
-                )
+                ),
+                self._given.tools(config.tools, every=False),
             )
 
         return LocalAgent(self._demo, self._server, make)

@@ -9,29 +9,27 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import structlog
 
 from everturn import __version__
+from everturn.agent.interface import TurnContext
 from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
 from everturn.config import Loaded
-from everturn.decide.keys import Isolation
-from everturn.decide.routes import Route
-from everturn.decide.session import ResetPolicy
 from everturn.gateway.lifecycle import Gateway, Stop
-from everturn.gateway.parts import Policies, Settings
+from everturn.gateway.parts import Settings
+from everturn.gateway_settings import settings_of
 from everturn.home import Home, HomeLock
 from everturn.logs import set_up_logs
-from everturn.model import Json
+from everturn.model import Json, SessionSource
 from everturn.platform.api import ApiPlatform
-from everturn.settings import Config, ResetConfig
+from everturn.settings import Config
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.supervise import watch_supervisor
+from everturn.toolsets import Toolsets, Workshop
 from everturn.web.server import Serving, make_app
 from everturn.web.server import serve as serve_http
 
@@ -76,6 +74,7 @@ class Process:
         self._lock = lock
         self._stop: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()
         self._asked_at = 0.0
+        self._clock = SystemClock()
         self._gateway: Gateway | None = None
         self._started_at = time.time()
         self._draining = False
@@ -86,20 +85,33 @@ class Process:
         """Open, recover, serve, drain, close."""
         self._listen_to_signals()
         self.supervised = watch_supervisor(grace_s=self._config.drain.timeout_s + SPARE_DRAIN_S)
-        agents = Agents(self._config, Given(home=self._home.path, env=os.environ, clock=SystemClock()))
+        settings = settings_of(self._config)
+        store = await open_store(self._config.store.url or f"sqlite:///{self._home.database}")
+        tools = Toolsets(self._config, self._workshop(store))
+        agents = Agents(self._config, self._given(tools))
         try:
+            await asyncio.to_thread(tools.make)
             await agents.open()
-            store = await open_store(self._config.store.url or f"sqlite:///{self._home.database}")
-            try:
-                return await self._serve(store, agents)
-            finally:
-                await store.close()
+            return await self._serve(store, agents, settings)
         finally:
             await agents.close()
+            await tools.close()
+            await store.close()
 
-    async def _serve(self, store: Store, agents: Agents) -> int:
-        clock, platform = SystemClock(), ApiPlatform()
-        self._gateway = gateway = Gateway(store, agents, {platform.name: platform}, clock, settings_of(self._config))
+    def _given(self, tools: Toolsets) -> Given:
+        compaction = self._config.compaction
+        return Given(home=self._home.path, env=os.environ, clock=self._clock, tools=tools.named, compaction=compaction)
+
+    def _workshop(self, store: Store) -> Workshop:
+        return Workshop(home=self._home.path, env=os.environ, clock=self._clock, store=store, send=self._send)
+
+    async def _send(self, turn: TurnContext, call_id: str, to: SessionSource | None, text: str, /) -> bool:
+        """What a tool sends goes through the gateway, which is there only after its agents and tools."""
+        return self._gateway is not None and await self._gateway.sending.send(turn, call_id, to, text)
+
+    async def _serve(self, store: Store, agents: Agents, settings: Settings) -> int:
+        platform = ApiPlatform()
+        self._gateway = gateway = Gateway(store, agents, {platform.name: platform}, self._clock, settings)
         gateway.asked.add_done_callback(self._asked_in_a_chat)
         await gateway.start()
         serving = await self._open_door(gateway, platform)
@@ -189,38 +201,3 @@ class Process:
             os._exit(EXIT_FAILED)
         self._asked_at = self._asked_at or now
         self.request_stop("stop", f"signal {signal.Signals(number).name}")
-
-
-def settings_of(config: Config) -> Settings:
-    """The numbers the gateway works by."""
-    sessions, recovery, limits = config.sessions, config.recovery, config.limits
-    zone = sessions.timezone or machine_zone()
-    return Settings(
-        isolation=Isolation(sessions.group_sessions_per_user, sessions.thread_sessions_per_user),
-        routes=tuple(Route(**asdict(route)) for route in config.routes),
-        policies=Policies(
-            default=_policy(sessions.reset_for("", ""), zone),
-            by_platform={name: _policy(sessions.reset_for(name, ""), zone) for name in sessions.platform},
-            by_chat_type={name: _policy(sessions.reset_for("", name), zone) for name in sessions.chat_type},
-        ),
-        resume=recovery.resume,
-        fresh_s=recovery.fresh_s,
-        stuck_after=recovery.stuck_after,
-        unclean_boots=recovery.unclean_boots,
-        calm_s=recovery.calm_s,
-        drain_s=config.drain.timeout_s,
-        running_turns=limits.running_turns,
-        message_chars=limits.message_chars,
-        queue_per_session=limits.queue_per_session,
-    )
-
-
-def _policy(reset: ResetConfig, zone: str) -> ResetPolicy:
-    return ResetPolicy(reset.reset, reset.idle_minutes, reset.at_hour, reset.notify, zone)
-
-
-def machine_zone() -> str:
-    """The name of the machine's time zone; UTC where it has none."""
-    link = Path("/etc/localtime")
-    target = str(link.readlink()) if link.is_symlink() else ""
-    return target.partition("zoneinfo/")[2] or "UTC"

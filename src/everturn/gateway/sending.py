@@ -8,7 +8,6 @@ from functools import partial
 
 from everturn import points
 from everturn.agent.interface import TurnContext
-from everturn.decide.keys import session_key
 from everturn.gateway.parts import Parts
 from everturn.model import SessionSource
 from everturn.store.operations.sending import Letter, Posted, post
@@ -33,14 +32,13 @@ class Sending:
         return await asyncio.shield(posting) is not None
 
     def _letter(self, turn: TurnContext, call_id: str, to: SessionSource | None, text: str) -> Letter:
-        parts, agent = self._parts, turn.key.split(":")[1]
-        target = turn.source if to is None else to
+        parts, target = self._parts, turn.source if to is None else to
         return Letter(
             key=turn.key,
             turn=int(turn.id),
             call_id=call_id,
             number=parts.ids.next(),
-            to_key=turn.key if to is None else session_key(target, parts.settings.isolation, agent),
+            to_key=turn.key if to is None else parts.settings.key_of(target),
             to=target,
             text=text,
             at=parts.clock.now(),

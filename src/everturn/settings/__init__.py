@@ -11,7 +11,6 @@ from everturn.settings.agent import (
     MAIN,
     AgentConfig,
     AgentOverride,
-    CacheConfig,
     RouteConfig,
 )
 from everturn.settings.core import (
@@ -27,10 +26,18 @@ from everturn.settings.core import (
     StoreConfig,
 )
 from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
+from everturn.settings.tools import ToolsConfig
 from everturn.settings.tree import PREFIX, PRESENT, Keys, Place, Setting, Table, tables_below, value_at, variable_of
 from everturn.settings.tree import built as _built
 from everturn.settings.tree import place_of as _place_of
 from everturn.settings.tree import setting_at as _setting_at
+from everturn.settings.use import (
+    ApprovalsConfig,
+    CacheConfig,
+    CompactionConfig,
+    RightsConfig,
+    SpendingConfig,
+)
 
 __all__ = [
     "CHAT_TYPES",
@@ -42,7 +49,9 @@ __all__ = [
     "TABLES",
     "AgentConfig",
     "AgentOverride",
+    "ApprovalsConfig",
     "CacheConfig",
+    "CompactionConfig",
     "Config",
     "DrainConfig",
     "Keys",
@@ -51,12 +60,15 @@ __all__ = [
     "RecoveryConfig",
     "ResetConfig",
     "ResetOverride",
+    "RightsConfig",
     "RouteConfig",
     "ServerConfig",
     "SessionsConfig",
     "Setting",
+    "SpendingConfig",
     "StoreConfig",
     "Table",
+    "ToolsConfig",
     "build",
     "dotted",
     "find_place",
@@ -88,6 +100,11 @@ class Config:
         " names the thread, then the chat, then the platform. Where none fits, the agent of [agent] answers.",
     )
     sessions: SessionsConfig = section(SessionsConfig, "Conversations and when they start afresh.")
+    tools: ToolsConfig = section(ToolsConfig, "What the agent can do. A tool is off unless its table switches it on.")
+    approvals: ApprovalsConfig = section(ApprovalsConfig, "Questions to people before a tool may act.")
+    spending: SpendingConfig = section(SpendingConfig, "Limits on what models use. Who reaches one is told.")
+    compaction: CompactionConfig = section(CompactionConfig, "When a long conversation is summarised.")
+    rights: RightsConfig = section(RightsConfig, "Who may use which command.")
     recovery: RecoveryConfig = section(RecoveryConfig, "What happens after a crash or a restart.")
     drain: DrainConfig = section(DrainConfig, "How a stop or restart treats running turns.")
     limits: LimitsConfig = section(LimitsConfig, "Bounds. Who hits one is told.")

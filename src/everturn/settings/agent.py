@@ -52,6 +52,7 @@ class AgentOverride:
     max_output_tokens: int | None = None
     context_tokens: int | None = None
     fallback: tuple[str, ...] | None = None
+    tools: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,15 @@ class AgentConfig:
         120.0, "A model that sends nothing for so many seconds is asked again.", between=(1, 86_400)
     )
     retries: int = setting(5, "How often a model call that failed is tried again.", between=(0, 100))
+    models: tuple[str, ...] = setting(
+        (), "Models that /model may choose. None named: any.", form="a list of models", check=_models_problem
+    )
+    tools: tuple[str, ...] = setting(
+        ("*",),
+        'Which of the tools that are switched on in [tools] and [mcp] this agent may use, by name; "*": all of them (the'
+        " local model, which is small, gets only those that are named).",
+        form='a list of names such as ["files", "memory"]',
+    )
     object: str = setting("", "For python: the agent's place.", form='empty, or "MODULE:OBJECT"', check=_object_problem)
     command: tuple[str, ...] = setting(
         (), "For process: the program that speaks the agent protocol on its input and output, and its arguments.",
@@ -152,12 +162,3 @@ class RouteConfig:
     chat: str = setting("", "Only in this chat. Empty: in all.", form="the platform's id of the chat")
     thread: str = setting("", "Only in this thread. Empty: in all.", form="the platform's id of the thread")
     person: str = setting("", "Only what this person writes. Empty: everybody.", form="the platform's id of the person")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheConfig:
-    """`[cache]`."""
-
-    entries: int = setting(128, "How many sessions' dear things (clients, connections) are kept.", between=(1, 100_000))
-    megabytes: int = setting(512, "How much memory they may take together, as estimated.", between=(1, 1_000_000))
-    idle_s: float = setting(3600.0, "What was not used for so many seconds is let go.", between=(1, 31_536_000))

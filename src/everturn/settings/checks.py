@@ -8,27 +8,41 @@ from typing import TYPE_CHECKING
 
 from everturn.settings.agent import MAIN, AgentConfig, RouteConfig
 from everturn.settings.rules import nearest, shown
+from everturn.settings.tools import BUILT_IN
 
 if TYPE_CHECKING:
     from everturn.settings import Config
 
+EVERY = "*"
 NEEDS = {"llm": "model", "python": "object", "process": "command", "http": "url"}
 
 
 def problems_of(config: Config) -> Iterator[str]:
-    """Everything that is wrong with a configuration as a whole."""
-    yield from _agent_problems("agent", config.agent)
+    """Everything that is wrong with a configuration as a whole. Each begins with the place it is about."""
+    tools = (*BUILT_IN, EVERY)
+    yield from _agent_problems("agent", config.agent, tools)
     for name, agent in config.agents.items():
         if name == MAIN:
             yield f"agents.{MAIN} can not be: the agent {shown(MAIN)} is that of [agent]; give this one another name"
-        yield from _agent_problems(f"agents.{name}", agent)
+        yield from _agent_problems(f"agents.{name}", agent, tools)
     yield from _route_problems(config.routes, (MAIN, *config.agents))
+    yield from _target_problems(config)
 
 
-def _agent_problems(table: str, agent: AgentConfig) -> Iterator[str]:
+def _agent_problems(table: str, agent: AgentConfig, tools: tuple[str, ...]) -> Iterator[str]:
     wanted = NEEDS.get(agent.kind)
     if wanted and not getattr(agent, wanted):
         yield f"{table}.kind is {shown(agent.kind)}, which needs {table}.{wanted}"
+    for each in agent.tools:
+        if each not in tools:
+            near = shown(nearest(each, tools))
+            yield f"{table}.tools names {shown(each)}, an unknown tool; the nearest known one is {near}"
+
+
+def _target_problems(config: Config) -> Iterator[str]:
+    for name, target in config.tools.send.target.items():
+        if not target.platform or not target.chat:
+            yield f"tools.send.target.{name} needs a platform and a chat"
 
 
 def _route_problems(routes: tuple[RouteConfig, ...], agents: tuple[str, ...]) -> Iterator[str]:

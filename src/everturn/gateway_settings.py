@@ -1,0 +1,82 @@
+"""The numbers the gateway works by, made from its settings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from everturn.decide.commands import REGISTRY, canonical
+from everturn.decide.keys import Isolation
+from everturn.decide.rights import Rights, Scope
+from everturn.decide.routes import Route
+from everturn.decide.session import ResetPolicy
+from everturn.decide.spending import Limits
+from everturn.errors import ConfigError
+from everturn.gateway.parts import Policies, Settings
+from everturn.settings import Config, ResetConfig, RightsConfig, nearest
+
+
+def settings_of(config: Config) -> Settings:
+    """The numbers the gateway works by."""
+    recovery, limits = config.recovery, config.limits
+    sessions, approvals = config.sessions, config.approvals
+    return Settings(
+        isolation=Isolation(sessions.group_sessions_per_user, sessions.thread_sessions_per_user),
+        routes=tuple(Route(**asdict(route)) for route in config.routes),
+        policies=_policies(config),
+        resume=recovery.resume,
+        fresh_s=recovery.fresh_s,
+        stuck_after=recovery.stuck_after,
+        unclean_boots=recovery.unclean_boots,
+        calm_s=recovery.calm_s,
+        drain_s=config.drain.timeout_s,
+        running_turns=limits.running_turns,
+        message_chars=limits.message_chars,
+        queue_per_session=limits.queue_per_session,
+        output_chars=config.tools.output_chars,
+        output_kept_chars=config.tools.output_kept_chars,
+        approvers=approvals.approvers,
+        approval_expires_s=approvals.expires_s,
+        rights=rights_of(config.rights),
+        models=config.agent.models,
+        context_tokens=config.agent.context_tokens,
+        limits=Limits(**asdict(config.spending)),
+    )
+
+
+def rights_of(config: RightsConfig) -> Rights:
+    """Who may use which command. Raises ConfigError for a command that does not exist."""
+    scopes: dict[str, Scope] = {}
+    for platform, own in config.platform.items():
+        for scope, table in (("dm", own.dm), ("group", own.group)):
+            for each in table.commands:
+                _check_command(f"rights.platform.{platform}.{scope}.commands", each)
+            scopes[f"{platform}:{scope}"] = Scope(admins=table.admins, commands=table.commands)
+    return Rights(owners=config.owners, scopes=scopes)
+
+
+def _check_command(key: str, name: str) -> None:
+    known = [each.name for each in REGISTRY]
+    if canonical(name) not in known:
+        raise ConfigError(f"{key} names /{name}, an unknown command; the nearest known one is {nearest(name, known)}")
+
+
+def _policies(config: Config) -> Policies:
+    sessions = config.sessions
+    zone = sessions.timezone or machine_zone()
+    return Policies(
+        default=_policy(sessions.reset_for("", ""), zone),
+        by_platform={name: _policy(sessions.reset_for(name, ""), zone) for name in sessions.platform},
+        by_chat_type={name: _policy(sessions.reset_for("", name), zone) for name in sessions.chat_type},
+    )
+
+
+def _policy(reset: ResetConfig, zone: str) -> ResetPolicy:
+    return ResetPolicy(reset.reset, reset.idle_minutes, reset.at_hour, reset.notify, zone)
+
+
+def machine_zone() -> str:
+    """The name of the machine's time zone; UTC where it has none."""
+    link = Path("/etc/localtime")
+    target = str(link.readlink()) if link.is_symlink() else ""
+    return target.partition("zoneinfo/")[2] or "UTC"

@@ -1,0 +1,115 @@
+"""`[tools]` and its tables: what the agent can do. Everything is off unless it is switched on."""
+# ruff: noqa: RUF009  `setting` and `section` make dataclass fields
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from everturn.settings.core import CHAT_TYPES
+from everturn.settings.rules import named, section, setting
+
+BUILT_IN = ("files", "shell", "fetch", "memory", "search", "send")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesConfig:
+    """`[tools.files]`."""
+
+    enabled: bool = setting(False, "Let the agent work with the files of one folder, and of no other.")
+    folder: str = setting("files", "The folder; a relative path begins at the home.", form="a folder")
+    write: bool = setting(True, "Whether it may change files, too.")
+    file_bytes: int = setting(1_000_000, "The largest file that is read or written.", between=(1, 1_000_000_000))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellConfig:
+    """`[tools.shell]`."""
+
+    enabled: bool = setting(False, "Let the agent run commands on this machine, as the user that the gateway runs as.")
+    folder: str = setting("files", "Where commands run; a relative path begins at the home.", form="a folder")
+    approval: str = setting(
+        "ask", "Whether a person must allow each command. never: nobody is asked.", choices=("ask", "never")
+    )
+    time_s: float = setting(120.0, "A command that takes longer is ended.", between=(1, 86_400))
+    output_bytes: int = setting(200_000, "How much of what it says is kept.", between=(1_000, 100_000_000))
+    environment: tuple[str, ...] = setting(
+        (), "Variables that commands may see, beside a few harmless ones.", form="a list of names of variables"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchConfig:
+    """`[tools.fetch]`."""
+
+    enabled: bool = setting(False, "Let the agent read web pages at public addresses.")
+    page_bytes: int = setting(2_000_000, "The largest page.", between=(1_000, 1_000_000_000))
+    time_s: float = setting(30.0, "How long a page may take.", between=(1, 3_600))
+    redirects: int = setting(5, "How many redirects are followed; each is checked.", between=(0, 20))
+    allow_private: tuple[str, ...] = setting(
+        (), "Hosts that may be read though their addresses are not public.", form="a list of host names"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryConfig:
+    """`[tools.memory]`."""
+
+    enabled: bool = setting(False, "Let the agent remember things about a person or a chat.")
+    memories: int = setting(200, "How many memories a person or a chat may have.", between=(1, 100_000))
+    text_chars: int = setting(2_000, "How long one may be, in characters.", between=(10, 100_000))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """`[tools.search]`."""
+
+    enabled: bool = setting(False, "Let the agent search what was said before in the same chat.")
+    results: int = setting(10, "How many places are shown at most.", between=(1, 100))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetConfig:
+    """`[tools.send.target.NAME]`."""
+
+    platform: str = setting("", "The chat's platform.", form="a platform's name")
+    chat: str = setting("", "The chat.", form="the platform's id of the chat")
+    chat_type: str = setting("dm", "What kind of chat it is.", choices=CHAT_TYPES)
+    thread: str = setting("", "The thread in the chat, if it is one.", form="empty, or the platform's id of the thread")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendConfig:
+    """`[tools.send]`."""
+
+    enabled: bool = setting(
+        False, "Let the agent send messages besides its answer, to its own chat and to those named below."
+    )
+    own_chat: bool = setting(True, "Whether it may send to the chat it is in.")
+    text_chars: int = setting(8_000, "The longest message, in characters.", between=(1, 100_000))
+    target: Mapping[str, TargetConfig] = named(
+        TargetConfig,
+        "A chat that the agent may send to, under the name that it uses for it.",
+        placeholder="NAME",
+        name=r"[A-Za-z][A-Za-z0-9_-]{0,63}",
+        name_form="a name has letters, digits, - and _",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsConfig:
+    """`[tools]`."""
+
+    output_chars: int = setting(
+        20_000, "How much of a tool's output enters the transcript; the rest can be read on request.",
+        between=(1_000, 1_000_000),
+    )  # fmt: skip
+    output_kept_chars: int = setting(
+        1_000_000, "How much of a tool's output is kept to be read on request.", between=(1_000, 100_000_000)
+    )
+    files: FilesConfig = section(FilesConfig, "Files of one folder.")
+    shell: ShellConfig = section(ShellConfig, "Commands on this machine.")
+    fetch: FetchConfig = section(FetchConfig, "Web pages.")
+    memory: MemoryConfig = section(MemoryConfig, "Memories of people and chats.")
+    search: SearchConfig = section(SearchConfig, "What was said before.")
+    send: SendConfig = section(SendConfig, "Messages to chats.")

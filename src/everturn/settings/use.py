@@ -1,0 +1,122 @@
+"""What people may do and use: `[rights]`, `[approvals]`, `[spending]`; and what is kept small: `[compaction]`, `[cache]`."""
+# ruff: noqa: RUF009  `setting`, `section` and `named` make dataclass fields
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from everturn.settings.agent import PLATFORM_NAME
+from everturn.settings.rules import named, section, setting
+
+MOST_TOKENS = 1_000_000_000_000
+MOST_COST = 1_000_000_000
+
+
+def _person_problem(person: str) -> str | None:
+    return (
+        None
+        if re.fullmatch(rf"{PLATFORM_NAME}:\S+", person)
+        else "the platform, a colon and the person's id are wanted"
+    )
+
+
+PEOPLE = 'a list of people, each as "PLATFORM:USER"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeConfig:
+    """`[rights.platform.PLATFORM.dm]` and `[... .group]`."""
+
+    admins: tuple[str, ...] = setting(
+        (),
+        "Who may use every command here that is not the owner's alone. None named: everybody may.",
+        form="a list of the platform's ids of people",
+    )
+    commands: tuple[str, ...] = setting(
+        (), "What the others may use, beside /help and /whoami.", form='a list of commands such as ["status", "new"]'
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformRights:
+    """The rights on one platform."""
+
+    dm: ScopeConfig = section(ScopeConfig, "Rights in direct chats with the agent. Talking is not affected.")
+    group: ScopeConfig = section(ScopeConfig, "Rights in groups, channels and threads. Talking is not affected.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightsConfig:
+    """`[rights]`."""
+
+    owners: tuple[str, ...] = setting(
+        (),
+        "Whose gateway it is: they may use every command. Who has the token of the home is an owner, too.",
+        form=PEOPLE,
+        check=_person_problem,
+    )
+    platform: Mapping[str, PlatformRights] = named(
+        PlatformRights,
+        "The rights on one platform.",
+        placeholder="PLATFORM",
+        name=PLATFORM_NAME,
+        name_form="a platform's name has small letters, digits and _",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalsConfig:
+    """`[approvals]`."""
+
+    expires_s: float = setting(
+        604_800.0, "A question that nobody answered for so many seconds counts as not allowed.", between=(1, 31_536_000)
+    )
+    approvers: tuple[str, ...] = setting(
+        (), "They alone may allow what a tool asks for. None named: whose turn it is.", form=PEOPLE,
+        check=_person_problem,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingConfig:
+    """`[spending]`."""
+
+    turn_tokens: int = setting(0, "The most tokens of one turn. 0: no limit.", between=(0, MOST_TOKENS))
+    person_tokens_day: int = setting(
+        0, "The most tokens of one person in a day, by UTC. 0: no limit.", between=(0, MOST_TOKENS)
+    )
+    total_tokens_day: int = setting(
+        0, "The most tokens of everybody together in a day, by UTC. 0: no limit.", between=(0, MOST_TOKENS)
+    )
+    turn_cost: float = setting(
+        0.0, "The most money for one turn, where prices are known (US dollars). 0: no limit.", between=(0, MOST_COST)
+    )
+    person_cost_day: float = setting(
+        0.0, "The most money for one person in a day, where prices are known. 0: no limit.", between=(0, MOST_COST)
+    )
+    total_cost_day: float = setting(
+        0.0, "The most money for everybody together in a day, where prices are known. 0: no limit.",
+        between=(0, MOST_COST),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig:
+    """`[compaction]`."""
+
+    at: float = setting(
+        0.7, "A conversation is compacted before a model call that would fill this share of the window.",
+        between=(0.1, 0.95),
+    )  # fmt: skip
+    keep: float = setting(0.2, "The share of the window that stays word for word.", between=(0.0, 0.9))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """`[cache]`."""
+
+    entries: int = setting(128, "How many things that are dear to build are kept for sessions.", between=(1, 100_000))
+    megabytes: int = setting(512, "How much memory they may take together, as estimated.", between=(1, 1_000_000))
+    idle_s: float = setting(3600.0, "What was not used for so many seconds is let go.", between=(1, 31_536_000))

@@ -1,0 +1,151 @@
+"""The tools of one gateway, made from its settings: each is there only when its table switches it on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from everturn.agent.toolbox import Tool, ToolSource
+from everturn.clock import Clock
+from everturn.errors import ConfigError
+from everturn.model import SessionSource
+from everturn.settings import Config, ToolsConfig
+from everturn.settings.checks import EVERY
+from everturn.store.interface import Store
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from everturn.agent.tools.send import Sender
+    from everturn.search_index import SearchIndex
+
+SEARCH_FILE = "search.db"
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Tools that are there as long as the gateway."""
+
+    offered: Sequence[Tool]
+
+    async def tools(self) -> Sequence[Tool]:
+        """All of them."""
+        return self.offered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workshop:
+    """What tools are made with."""
+
+    home: Path
+    env: Mapping[str, str] = field(repr=False)
+    clock: Clock
+    store: Store
+    send: Sender
+
+
+class Toolsets:
+    """The tools that are switched on, by the names that agents' settings use."""
+
+    def __init__(self, config: Config, workshop: Workshop) -> None:
+        self._tools = config.tools
+        self._at = workshop
+        self._index: SearchIndex | None = None
+        self._sources: dict[str, ToolSource] = {}
+
+    def make(self) -> None:
+        """Make what is switched on; loads what it needs. Raises ConfigError."""
+        makers: dict[str, Callable[[ToolsConfig], list[Tool]]] = {
+            "files": self._files,
+            "shell": self._shell,
+            "fetch": self._fetch,
+            "memory": self._memory,
+            "search": self._search,
+            "send": self._send,
+        }
+        for name, make in makers.items():
+            if getattr(self._tools, name).enabled:
+                self._sources[name] = Offered(make(self._tools))
+
+    def named(self, names: Sequence[str], *, every: bool = True) -> tuple[ToolSource, ...]:
+        """Those of an agent: the named ones, or all where its list says so; with them what reads long outputs."""
+        all_of_them = every and EVERY in names
+        chosen = tuple(source for name, source in self._sources.items() if all_of_them or name in names)
+        return (*chosen, self._read_output()) if chosen else ()
+
+    async def close(self) -> None:
+        """Let go of files and connections."""
+        if self._index is not None:
+            await self._index.close()
+
+    def _files(self, tools: ToolsConfig) -> list[Tool]:
+        from everturn.agent.tools.files import FilesSettings, files_tools
+
+        own = tools.files
+        folder = self._folder("tools.files.folder", own.folder)
+        return files_tools(FilesSettings(folder=folder, write=own.write, file_bytes=own.file_bytes))
+
+    def _shell(self, tools: ToolsConfig) -> list[Tool]:
+        from everturn.agent.tools.shell import ShellSettings, shell_tools
+
+        own = tools.shell
+        settings = ShellSettings(
+            folder=self._folder("tools.shell.folder", own.folder),
+            approval=cast("Literal['ask', 'never']", own.approval),
+            time_s=own.time_s,
+            output_bytes=own.output_bytes,
+            environment=own.environment,
+        )
+        return shell_tools(settings, self._at.env, self._at.clock)
+
+    def _fetch(self, tools: ToolsConfig) -> list[Tool]:
+        from everturn.agent.tools.fetch import FetchSettings, fetch_tools
+
+        own = tools.fetch
+        settings = FetchSettings(
+            page_bytes=own.page_bytes, time_s=own.time_s, redirects=own.redirects, allow_private=own.allow_private
+        )
+        return fetch_tools(settings, self._at.clock)
+
+    def _memory(self, tools: ToolsConfig) -> list[Tool]:
+        from everturn.agent.tools.memory import MemorySettings, memory_tools
+
+        settings = MemorySettings(memories=tools.memory.memories, text_chars=tools.memory.text_chars)
+        return memory_tools(settings, self._at.store, self._at.clock)
+
+    def _search(self, tools: ToolsConfig) -> list[Tool]:
+        from everturn.agent.tools.search import SearchSettings, search_tools
+        from everturn.search_index import SearchIndex
+
+        self._index = SearchIndex(self._at.home / SEARCH_FILE)
+        return search_tools(SearchSettings(results=tools.search.results), self._at.store, self._index)
+
+    def _send(self, tools: ToolsConfig) -> list[Tool]:
+        from everturn.agent.tools.send import SendSettings, send_tools
+
+        own = tools.send
+        targets = {
+            name: SessionSource(
+                platform=each.platform, chat_id=each.chat, chat_type=each.chat_type, thread_id=each.thread or None
+            )
+            for name, each in own.target.items()
+        }
+        settings = SendSettings(targets=targets, own_chat=own.own_chat, text_chars=own.text_chars)
+        return send_tools(settings, self._at.send)
+
+    def _read_output(self) -> ToolSource:
+        from everturn.agent.tools.output import OutputSettings, output_tools
+
+        # Below what the transcript takes: a page is never shortened again.
+        settings = OutputSettings(page_chars=min(15_000, self._tools.output_chars * 3 // 4))
+        return Offered(output_tools(settings, self._at.store))
+
+    def _folder(self, key: str, name: str) -> Path:
+        folder = self._at.home / name
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{key}: {folder} can not be made or is no folder: {error.strerror}") from error
+        return folder

@@ -1,0 +1,82 @@
+"""From the file to the numbers that the gateway works by."""
+
+from pathlib import Path
+
+import pytest
+
+from everturn.config import Config, read_config
+from everturn.decide.rights import Rights, Scope
+from everturn.decide.routes import Route
+from everturn.errors import ConfigError
+from everturn.gateway.parts import Settings
+from everturn.gateway_settings import machine_zone, settings_of
+
+FULL = """
+[agent]
+models = ["openai:a", "openai:b"]
+context_tokens = 5000
+[agents.coder]
+[[routes]]
+platform = "telegram"
+agent = "coder"
+[tools]
+output_chars = 9000
+[approvals]
+expires_s = 60
+approvers = ["telegram:7"]
+[spending]
+turn_tokens = 5
+total_cost_day = 1.5
+[rights]
+owners = ["telegram:1"]
+[rights.platform.telegram.group]
+admins = ["2"]
+commands = ["new", "/status"]
+"""
+
+
+def settings(home: Path, text: str) -> Settings:
+    (home / "everturn.toml").write_text(text)
+    return settings_of(read_config(home, None, {}, {}).config)
+
+
+def test_the_defaults_of_the_file_are_those_of_the_gateway() -> None:
+    ours, theirs = settings_of(Config()), Settings()
+    changed = {name for name in Settings.__slots__ if getattr(ours, name) != getattr(theirs, name)}
+    assert changed <= {"policies", "context_tokens"}  # the zone is the machine's, the window is the model's
+    assert ours.policies.default.timezone == machine_zone()
+
+
+def test_what_the_file_says_reaches_the_gateway(tmp_path: Path) -> None:
+    found = settings(tmp_path, FULL)
+    assert (found.models, found.context_tokens) == (("openai:a", "openai:b"), 5000)
+    assert found.routes == (Route(agent="coder", platform="telegram"),)
+    assert (found.output_chars, found.approval_expires_s, found.approvers) == (9000, 60, ("telegram:7",))
+    assert (found.limits.turn_tokens, found.limits.total_cost_day) == (5, 1.5)
+    scope = Scope(admins=("2",), commands=("new", "/status"))
+    assert found.rights == Rights(owners=("telegram:1",), scopes={"telegram:dm": Scope(), "telegram:group": scope})
+
+
+def test_an_unknown_command_is_named_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"rights\.platform\.x\.dm\.commands names /statsu, .* is status"):
+        settings(tmp_path, '[rights.platform.x.dm]\ncommands = ["statsu"]\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[rights]\nowners = ["7"]\n', "the platform, a colon and the person's id"),
+        ("[rights.platform.x.dms]\nadmins = []\n", "unknown setting rights.platform.x.dms.admins"),
+        ('[agent]\ntools = ["shel"]\n', 'agent.tools names "shel", an unknown tool; the nearest known one is "shell"'),
+        ("[tools.send.target.ops]\n", "tools.send.target.ops needs a platform and a chat"),
+        (
+            "[tools.shell]\nenabeld = true\n",
+            "unknown setting tools.shell.enabeld; the nearest known one is tools.shell",
+        ),
+        ("[tools.shel]\nenabled = true\n", "unknown"),
+    ],
+)
+def test_a_mistake_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(tmp_path, text)
+    assert said in str(caught.value)

@@ -1,0 +1,68 @@
+"""The composition of tools: off unless switched on, and only for the agents that name them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from everturn.agent.interface import TurnContext
+from everturn.clock import SystemClock
+from everturn.config import read_config
+from everturn.errors import ConfigError
+from everturn.model import SessionSource
+from everturn.settings.tools import BUILT_IN
+from everturn.store.open import open_store
+from everturn.toolsets import Toolsets, Workshop
+
+ALL = "".join(f"[tools.{name}]\nenabled = true\n" for name in BUILT_IN)
+
+
+async def send(_turn: TurnContext, _call: str, _to: SessionSource | None, _text: str, /) -> bool:
+    return True
+
+
+@asynccontextmanager
+async def made(home: Path, text: str) -> AsyncIterator[Toolsets]:
+    (home / "everturn.toml").write_text(text)
+    config = read_config(home, None, {}, {}).config
+    store = await open_store(f"sqlite:///{home / 'everturn.db'}")
+    tools = Toolsets(config, Workshop(home=home, env={}, clock=SystemClock(), store=store, send=send))
+    try:
+        tools.make()
+        yield tools
+    finally:
+        await tools.close()
+        await store.close()
+
+
+async def names(tools: Toolsets, *chosen: str, every: bool = True) -> set[str]:
+    return {tool.name for source in tools.named(chosen, every=every) for tool in await source.tools()}
+
+
+async def test_nothing_is_offered_unless_it_is_switched_on(tmp_path: Path) -> None:
+    async with made(tmp_path, "") as tools:
+        assert await names(tools, "*") == set()
+
+
+async def test_everything_can_be_switched_on(tmp_path: Path) -> None:
+    async with made(tmp_path, ALL) as tools:
+        offered = await names(tools, "*")
+        assert {"run_command", "fetch_page", "remember", "send_message", "read_output"} <= offered
+        assert any("file" in name for name in offered)
+        assert (tmp_path / "files").is_dir()
+
+
+async def test_an_agent_gets_what_it_names_and_what_reads_long_outputs(tmp_path: Path) -> None:
+    async with made(tmp_path, ALL) as tools:
+        assert await names(tools, "shell") == {"run_command", "read_output"}
+        assert await names(tools, "shell", every=False) == {"run_command", "read_output"}
+        assert await names(tools, "*", every=False) == set()
+        assert await names(tools) == set()
+
+
+async def test_a_folder_that_can_not_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(ConfigError, match=r"tools\.files\.folder: .*taken"):
+        async with made(tmp_path, '[tools.files]\nenabled = true\nfolder = "taken"\n'):
+            pass
