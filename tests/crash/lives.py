@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +52,7 @@ class Life:
     death: Death | None = None
     surety: Surety = Surety.KEYED
     agent: Callable[[Path], Any] = field(default_factory=lambda: LedgerAgent)
+    play: "Scenario | None" = None  # instead of the one that `scenario` names
     settings: Settings = field(
         default_factory=lambda: Settings(
             stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0, rights=Rights(owners=("fake:ann",))
@@ -135,7 +136,7 @@ async def _live(life: Life) -> int:
     points.install(_hook(life.death) if life.death else lambda name: hits.update([name]))
     await world.start()
     agent.send = world.gateway.sending.send
-    scenario = asyncio.ensure_future(SCENARIOS[life.scenario](world, platform, agent))
+    scenario = asyncio.ensure_future((life.play or SCENARIOS[life.scenario])(world, platform, agent))
     failed = asyncio.ensure_future(_wait_for(world.gateway.failed))
     try:
         async with asyncio.timeout(20):
@@ -171,7 +172,7 @@ def _hook(death: Death) -> Callable[[str], None]:
     return reached
 
 
-Scenario = Callable[[World, FakePlatform, LedgerAgent], Awaitable[None]]
+Scenario = Callable[[World, FakePlatform, LedgerAgent], Coroutine[Any, Any, None]]
 
 
 async def _until_answered(world: World, platform: FakePlatform, chat: str, answer: str) -> None:

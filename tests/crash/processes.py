@@ -7,7 +7,13 @@ from tests.crash.lives import Life, live
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["tests.crash.lives", "tests.crash.models", "everturn.store.sqlite", "everturn.store.postgres"]
+    [
+        "tests.crash.lives",
+        "tests.crash.models",
+        "tests.crash.asking",
+        "everturn.store.sqlite",
+        "everturn.store.postgres",
+    ]
 )
 LONGEST_S = 40
 
