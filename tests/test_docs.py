@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from everturn.config import read_config
 from tests.house import ROOT, project_files
 
 PAGES = [path for path in project_files() if path.endswith(".md")]
@@ -12,6 +13,7 @@ DECISIONS = [path for path in PAGES if path.startswith("docs/decisions/")]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MAKE = re.compile(r"`make ([a-z-]+)|^\s*make ([a-z-]+)", re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+SETTINGS = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 
@@ -75,6 +77,14 @@ def test_decisions_are_numbered_without_gaps() -> None:
 def test_each_decision_is_titled_with_its_number() -> None:
     titles = {page: read(page).splitlines()[0] for page in DECISIONS}
     assert {page: title for page, title in titles.items() if not title.startswith(f"# {Path(page).name[:4]} ")} == {}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if SETTINGS.search(read(page))])
+def test_settings_that_a_page_shows_are_accepted(page: str, tmp_path: Path) -> None:
+    for number, text in enumerate(SETTINGS.findall(read(page))):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text, encoding="utf-8")
+        assert read_config(tmp_path, file, {}, {}).file == file
 
 
 def test_the_changelog_has_a_place_for_what_is_not_released() -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import structlog
+
 from everturn.agent.demo import DemoAgent
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.clock import Clock
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from everturn.agent.local_server import Address, LocalServer
     from everturn.agent.toolbox import ToolSource
 
+log = structlog.get_logger()
 # Where a provider's libraries look for a key that nobody named.
 USUAL_VARIABLES = {"openai": "OPENAI_API_KEY", "openai-chat": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
@@ -155,7 +158,9 @@ class _Making:
             "process": self._make_process,
             "http": self._make_http,
         }
-        return kinds[kind_of(config, _lacks_local)](config, table)
+        kind = kind_of(config, _lacks_local)
+        log.info("agent", table=table, kind=kind)
+        return kinds[kind](config, table)
 
     def _make_demo(self, _config: AgentConfig, _table: str) -> Agent:
         return self._demo
