@@ -4,6 +4,7 @@ import pytest
 
 from everturn.decide.model_words import Asked, no_answer, waiting
 from everturn.decide.outcomes import OUTCOMES, AtLast, Kind, Move, Tries, next_move, outcome_table, wait_before
+from tests.house import ROOT
 
 OFTEN = (Kind.CUT, Kind.LIMITED, Kind.SERVER, Kind.CONNECTION, Kind.STALLED, Kind.UNREADABLE)
 NEVER = (Kind.REFUSED, Kind.DENIED, Kind.MISSING, Kind.QUOTA, Kind.REJECTED, Kind.UNKNOWN, Kind.LENGTH)
@@ -83,3 +84,7 @@ def test_words_name_the_remedy() -> None:
         "The model's provider asks us to wait. I'll try again in about 30 seconds (try 2 of 6)."
     )
     assert "5 minutes" in waiting(Kind.SERVER, 299, 1, 5)
+
+
+def test_the_documents_show_the_table() -> None:
+    assert outcome_table() in (ROOT / "docs/howto/model.md").read_text(encoding="utf-8")

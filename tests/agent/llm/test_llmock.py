@@ -11,9 +11,13 @@ from tests.gateway.scenes import told
 TEXT = "The first part of it is here, and this is the end of it."
 
 
-def agent_of(llmock: Any, **settings: Any) -> LlmAgent:
+def agent_of(llmock: Any, model: str = "openai:gpt-4o", **settings: Any) -> LlmAgent:
     chosen = LlmSettings(
-        model="openai:gpt-4o", base_url=llmock.base_url(), api_key="sk-llmock-0123456789", stall_s=STALL_S, **settings
+        model=model,
+        base_url=llmock.base_url(model.partition(":")[0]),
+        api_key="sk-llmock-0123456789",
+        stall_s=STALL_S,
+        **settings,
     )
     return LlmAgent(chosen, clock=Impatient(), chance=lambda: 0.0)
 
@@ -45,3 +49,8 @@ async def test_limits_outages_and_broken_streams_pass(store_url: str, llmock: An
         TEXT, times=None
     )
     assert await shown(store_url, agent_of(llmock), "end of it") == TEXT
+
+
+async def test_anthropic_answers_and_its_truncated_streams_are_seen_too(store_url: str, llmock: Any) -> None:
+    llmock.truncate(after_chunks=3).reply(TEXT, times=None)
+    assert await shown(store_url, agent_of(llmock, "anthropic:claude-opus-4-8"), "end of it") == TEXT
