@@ -62,7 +62,9 @@ class Toolbox:
     """The tools of one turn, by name."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            self._tools.setdefault(tool.name, tool)  # no later one takes the name of an earlier one
 
     def all(self) -> list[Tool]:
         """In the order in which they were offered."""
