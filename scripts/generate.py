@@ -11,9 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import click
 
+from everturn.agent.toolbox import Tool
+from everturn.agent.tools.fetch import FetchSettings, fetch_tools
+from everturn.agent.tools.files import FilesSettings, files_tools
+from everturn.agent.tools.memory import MemorySettings, memory_tools
+from everturn.agent.tools.output import OutputSettings, output_tools
+from everturn.agent.tools.search import SearchSettings, search_tools
+from everturn.agent.tools.send import SendSettings, send_tools
+from everturn.agent.tools.shell import ShellSettings, shell_tools
 from everturn.cli.commands import COMMANDS, everturn
 from everturn.config import ALIASES
 from everturn.decide.commands import REGISTRY, Busy, Declared, Right
@@ -335,11 +344,67 @@ def _in_order(what: Lifecycle, states: frozenset[StrEnum]) -> list[StrEnum]:
     return [state for state in what.moves if state in states]
 
 
+TOOLS_HEAD = """\
+<!-- Made by scripts/generate.py from the tools' own schemas. Change src/everturn/agent/tools, then run `make docs`. -->
+# Tools
+
+What the agent can do, tool by tool, as the model is told. Each is off until its table is in the settings; how to switch
+them on, and what each may reach, is in [the how-to](../howto/tools.md). Tools of MCP servers describe themselves and are
+named `SERVER_TOOL`.
+
+The class of a tool says what happens to a call that the process died in: `pure` and `idempotent` calls are run again, `once`
+calls never; the model is told that their outcome is unknown. A tool that asks runs after a person's yes.
+"""
+
+
+def tools_reference() -> str:
+    """docs/reference/tools.md."""
+    unused: Any = object()  # tools are described here, not used
+    here = Path()
+    groups = {
+        "tools.files": files_tools(FilesSettings(folder=here)),
+        "tools.shell": shell_tools(ShellSettings(folder=here), {}, unused),
+        "tools.fetch": fetch_tools(FetchSettings(), unused),
+        "tools.memory": memory_tools(MemorySettings(), unused, unused),
+        "tools.search": search_tools(SearchSettings(), unused, unused),
+        "tools.send": send_tools(SendSettings(), unused),
+    }
+    parts = [f"## `[{table}]`\n\n{_tool_texts(tools)}" for table, tools in groups.items()]
+    always = f"## With any of them\n\n{_tool_texts(output_tools(OutputSettings(), unused))}"
+    return "\n".join([TOOLS_HEAD, *parts, always])
+
+
+def _tool_texts(tools: Iterable[Tool]) -> str:
+    return "\n".join(map(_tool_text, tools))
+
+
+def _tool_text(tool: Tool) -> str:
+    properties: dict[str, dict[str, Any]] = dict(tool.parameters["properties"])  # type: ignore[call-overload]
+    required = tool.parameters.get("required") or ()
+    rows = [
+        (f"`{name}`", _type_of(each), "" if name in required else f"`{shown(each['default'])}`", each["description"])  # type: ignore[operator]
+        for name, each in properties.items()
+    ]
+    asks = "; asks by default" if tool.ask(_sample(properties)) else ""
+    table = _table(("parameter", "type", "default", "meaning"), rows)
+    return f"### `{tool.name}`\n\n{tool.description} Class: `{tool.effect}`{asks}.\n\n{table}"
+
+
+def _sample(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
+    """Arguments that fit, to see whether the tool would ask."""
+    return {name: each.get("default", (each.get("enum") or ["x"])[0]) for name, each in properties.items()}
+
+
+def _type_of(each: Mapping[str, Any]) -> str:
+    return " or ".join(f"`{value}`" for value in each["enum"]) if "enum" in each else str(each["type"])
+
+
 GENERATORS: Mapping[str, Callable[[], str]] = {
     "everturn.toml.example": example_toml,
     "docs/reference/cli.md": cli_reference,
     "docs/reference/commands.md": chat_reference,
     "docs/reference/config.md": config_reference,
+    "docs/reference/tools.md": tools_reference,
     "docs/concepts/turn-lifecycle.md": turn_lifecycle,
 }
 

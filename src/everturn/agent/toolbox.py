@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -65,6 +66,12 @@ class Toolbox:
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             self._tools.setdefault(tool.name, tool)  # no later one takes the name of an earlier one
+
+    @classmethod
+    async def of(cls, sources: Iterable[ToolSource]) -> Toolbox:
+        """The tools of all sources. They are asked together: a server that starts holds up no other."""
+        offered = await asyncio.gather(*(source.tools() for source in sources))
+        return cls(tool for tools in offered for tool in tools)
 
     def all(self) -> list[Tool]:
         """In the order in which they were offered."""

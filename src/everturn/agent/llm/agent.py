@@ -80,7 +80,7 @@ class LlmAgent:
         return Answer(model_words.too_many_steps(self._settings.max_steps), cut=True)
 
     async def _begin(self, turn: TurnContext) -> Work:
-        toolbox = Toolbox([tool for source in self._sources for tool in await source.tools()])
+        toolbox = await Toolbox.of(self._sources)
         prompt = await frozen_prompt(turn, self._settings.instructions, toolbox.all())
         steps = sum(bool(row.calls) for row in await turn.own()) if turn.attempt > 1 else 0
         return Work(turn, prompt, toolbox, steps)
