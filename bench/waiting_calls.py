@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import structlog
 import uvloop
 
 from bench.disk import folder
@@ -60,6 +62,7 @@ async def measure() -> list[Line]:
 
 def _wait(path: str, base_url: str) -> Seen:
     more_files()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_waiting(Path(path), base_url))
 

@@ -425,7 +425,7 @@ class ModelServer:
     async def __aenter__(self) -> Self:
         config = uvicorn.Config(
             _quiet(self.model.app()), loop="none", lifespan="off", log_config=None, access_log=False,
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=1, timeout_keep_alive=600,  # an idle client finds its connection again
         )  # fmt: skip
         self._server = _Server(config)
         self._ended = asyncio.create_task(self._server.serve(sockets=[self._socket]))
