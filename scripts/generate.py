@@ -57,6 +57,12 @@ platform = "telegram"
 chat = "-100123"
 agent = "coder"
 """,
+    "mcp.NAME": """\
+[mcp.weather]
+command = ["uvx", "weather-server"]
+pass_environment = ["WEATHER_KEY"]
+effects = { forecast = "pure" }
+""",
     "tools.send.target.NAME": """\
 [tools.send.target.ops]
 platform = "telegram"

@@ -37,7 +37,7 @@ def test_without_a_file_every_setting_has_its_default(tmp_path: Path) -> None:
 def test_the_documented_defaults_hold() -> None:
     config = Config()
     assert (config.server.host, config.server.port) == ("127.0.0.1", 8484)
-    assert (config.sessions.reset, config.sessions.busy, config.recovery.resume) == ("none", "queue", "auto")
+    assert (config.sessions.reset, config.sessions.busy, config.recovery.resume) == ("none", "steer", "auto")
     assert (config.recovery.fresh_s, config.recovery.stuck_after, config.recovery.calm_s) == (3600, 3, 60)
     assert (config.agent.kind, config.store.url, config.drain.timeout_s) == ("auto", "", 30)
 
@@ -144,11 +144,6 @@ def test_a_bad_value_is_named_with_what_is_allowed(tmp_path: Path, text: str, ke
     said = error(tmp_path, text)
     assert key in said
     assert allowed in said
-
-
-@pytest.mark.parametrize("mode", ["steer", "interrupt", "collect", "rollback"])
-def test_a_busy_mode_of_later_says_so(tmp_path: Path, mode: str) -> None:
-    assert "comes with the real agent" in error(tmp_path, f'[sessions]\nbusy = "{mode}"')
 
 
 def test_a_bad_variable_or_option_is_an_error_that_names_it(tmp_path: Path) -> None:

@@ -19,6 +19,13 @@ context_tokens = 5000
 [[routes]]
 platform = "telegram"
 agent = "coder"
+[sessions]
+busy = "queue"
+collect_s = 5
+[sessions.platform.api]
+busy = "interrupt"
+[patience]
+warn_s = 0
 [tools]
 output_chars = 9000
 [approvals]
@@ -52,6 +59,8 @@ def test_what_the_file_says_reaches_the_gateway(tmp_path: Path) -> None:
     assert (found.models, found.context_tokens) == (("openai:a", "openai:b"), 5000)
     assert found.routes == (Route(agent="coder", platform="telegram"),)
     assert (found.output_chars, found.approval_expires_s, found.approvers) == (9000, 60, ("telegram:7",))
+    assert (found.busy_for("telegram"), found.busy_for("api"), found.collect_s) == ("queue", "interrupt", 5)
+    assert (found.patience.warn_s, found.patience.inactive_s) == (0, 1800)
     assert (found.limits.turn_tokens, found.limits.total_cost_day) == (5, 1.5)
     scope = Scope(admins=("2",), commands=("new", "/status"))
     assert found.rights == Rights(owners=("telegram:1",), scopes={"telegram:dm": Scope(), "telegram:group": scope})

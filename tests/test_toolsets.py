@@ -66,3 +66,39 @@ async def test_a_folder_that_can_not_be_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tools\.files\.folder: .*taken"):
         async with made(tmp_path, '[tools.files]\nenabled = true\nfolder = "taken"\n'):
             pass
+
+
+async def test_a_server_is_named_like_a_tool_and_starts_only_when_it_is_used(tmp_path: Path) -> None:
+    text = '[mcp.weather]\ncommand = ["no-such-program"]\neffects = { forecast = "pure" }\n'
+    async with made(tmp_path, text) as tools:
+        (server, _) = tools.named(("weather",))
+        assert not await server.tools()  # dead: it offers nothing, and nobody else notices
+        assert tools.named(("shell",)) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[mcp.a]\ncommand = ["x"]\npass_environment = ["SECRET"]\n', "environment variable SECRET, which is not set"),
+        ('[mcp.a]\nurl = "https://x"\napi_key_env = "SECRET"\n', "mcp.a.api_key_env names the environment variable"),
+        ("[mcp.a]\n", "mcp.a needs a command or a url, and not both"),
+        ('[mcp.a]\ncommand = ["x"]\nurl = "https://x"\n', "mcp.a needs a command or a url, and not both"),
+        ('[mcp.shell]\ncommand = ["x"]\n', '"shell" is the name of a tool of ours'),
+        ('[mcp.a]\ncommand = ["x"]\neffects = { b = "prue" }\n', 'the nearest is "pure"'),
+        ('[mcp.a]\ncommand = ["x"]\neffects = "pure"\n', "it must be a table"),
+        ('[mcp.a]\ncommand = ["x"]\nenvironment = { KEY = 5 }\n', "mcp.a.environment is not as it must be"),
+    ],
+)
+async def test_what_is_wrong_with_a_server_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        async with made(tmp_path, text):
+            pass
+    assert said in str(caught.value)
+
+
+def test_what_a_server_is_given_is_never_shown(tmp_path: Path) -> None:
+    text = '[mcp.a]\ncommand = ["x"]\nenvironment = { KEY = "s3cret" }\nheaders = { A = "s3cret" }\n'
+    (tmp_path / "everturn.toml").write_text(text)
+    loaded = read_config(tmp_path, None, {}, {})
+    assert "s3cret" not in repr(loaded) + str(list(loaded.lines())) + str(list(loaded.entries()))
+    assert loaded.config.mcp["a"].environment == {"KEY": "s3cret"}

@@ -169,8 +169,6 @@ def _list_problem(what: Setting, value: object) -> str | None:
 
 def _text_problem(what: Setting, value: str) -> str | None:
     rule = what.rule
-    if value in rule.later:
-        return "that mode comes with the real agent"
     if rule.choices and value not in rule.choices:
         return f"the nearest is {shown(nearest(value, rule.choices))}"
     return rule.check(value) if rule.check else None

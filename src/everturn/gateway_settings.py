@@ -7,6 +7,7 @@ from pathlib import Path
 
 from everturn.decide.commands import REGISTRY, canonical
 from everturn.decide.keys import Isolation
+from everturn.decide.patience import Patience
 from everturn.decide.rights import Rights, Scope
 from everturn.decide.routes import Route
 from everturn.decide.session import ResetPolicy
@@ -35,6 +36,11 @@ def settings_of(config: Config) -> Settings:
         queue_per_session=limits.queue_per_session,
         output_chars=config.tools.output_chars,
         output_kept_chars=config.tools.output_kept_chars,
+        busy=sessions.busy,
+        busy_by_platform=sessions.busy_by_platform(),
+        burst_s=sessions.burst_s,
+        collect_s=sessions.collect_s,
+        patience=Patience(**asdict(config.patience)),
         approvers=approvals.approvers,
         approval_expires_s=approvals.expires_s,
         rights=rights_of(config.rights),

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from everturn.agent.toolbox import Tool, ToolSource
 from everturn.clock import Clock
 from everturn.errors import ConfigError
-from everturn.model import SessionSource
-from everturn.settings import Config, ToolsConfig
+from everturn.model import Effect, SessionSource
+from everturn.settings import Config, McpConfig, ToolsConfig
 from everturn.settings.checks import EVERY
 from everturn.store.interface import Store
 
 if TYPE_CHECKING:
     from typing import Literal
 
+    from everturn.agent.tools.mcp import McpServer
     from everturn.agent.tools.send import Sender
     from everturn.search_index import SearchIndex
 
@@ -54,6 +56,8 @@ class Toolsets:
         self._at = workshop
         self._index: SearchIndex | None = None
         self._sources: dict[str, ToolSource] = {}
+        self._mcp = config.mcp
+        self._servers: list[McpServer] = []
 
     def make(self) -> None:
         """Make what is switched on; loads what it needs. Raises ConfigError."""
@@ -68,6 +72,8 @@ class Toolsets:
         for name, make in makers.items():
             if getattr(self._tools, name).enabled:
                 self._sources[name] = Offered(make(self._tools))
+        for name, server in self._mcp.items():
+            self._sources[name] = self._server(name, server)
 
     def named(self, names: Sequence[str], *, every: bool = True) -> tuple[ToolSource, ...]:
         """Those of an agent: the named ones, or all where its list says so; with them what reads long outputs."""
@@ -77,6 +83,8 @@ class Toolsets:
 
     async def close(self) -> None:
         """Let go of files and connections."""
+        for server in self._servers:
+            await server.close()
         if self._index is not None:
             await self._index.close()
 
@@ -134,6 +142,35 @@ class Toolsets:
         }
         settings = SendSettings(targets=targets, own_chat=own.own_chat, text_chars=own.text_chars)
         return send_tools(settings, self._at.send)
+
+    def _server(self, name: str, own: McpConfig) -> ToolSource:
+        from everturn.agent.tools.mcp import McpServer, McpSettings
+
+        if find_spec("mcp") is None:
+            raise ConfigError(f"mcp.{name} needs a library that is not there: install everturn[mcp]")
+        passed = {each: self._variable(each, f"mcp.{name}.pass_environment") for each in own.pass_environment}
+        key = own.api_key_env and self._variable(own.api_key_env, f"mcp.{name}.api_key_env")
+        settings = McpSettings(
+            name=name,
+            command=own.command,
+            environment=passed | own.environment,
+            url=own.url,
+            headers=own.headers | ({"Authorization": f"Bearer {key}"} if key else {}),
+            folder=self._at.home,
+            effects={tool: Effect(effect) for tool, effect in own.effects.items()},
+            approval=own.approval,
+            trust_hints=own.trust_hints,
+            start_s=own.start_s,
+            call_s=own.call_s,
+        )
+        server = McpServer(settings, self._at.env, self._at.clock)
+        self._servers.append(server)
+        return server
+
+    def _variable(self, name: str, key: str) -> str:
+        if value := self._at.env.get(name, ""):
+            return value
+        raise ConfigError(f"{key} names the environment variable {name}, which is not set")
 
     def _read_output(self) -> ToolSource:
         from everturn.agent.tools.output import OutputSettings, output_tools

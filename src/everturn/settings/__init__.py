@@ -26,7 +26,7 @@ from everturn.settings.core import (
     StoreConfig,
 )
 from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
-from everturn.settings.tools import ToolsConfig
+from everturn.settings.tools import McpConfig, ToolsConfig
 from everturn.settings.tree import PREFIX, PRESENT, Keys, Place, Setting, Table, tables_below, value_at, variable_of
 from everturn.settings.tree import built as _built
 from everturn.settings.tree import place_of as _place_of
@@ -35,6 +35,7 @@ from everturn.settings.use import (
     ApprovalsConfig,
     CacheConfig,
     CompactionConfig,
+    PatienceConfig,
     RightsConfig,
     SpendingConfig,
 )
@@ -56,6 +57,8 @@ __all__ = [
     "DrainConfig",
     "Keys",
     "LimitsConfig",
+    "McpConfig",
+    "PatienceConfig",
     "Place",
     "RecoveryConfig",
     "ResetConfig",
@@ -101,9 +104,17 @@ class Config:
     )
     sessions: SessionsConfig = section(SessionsConfig, "Conversations and when they start afresh.")
     tools: ToolsConfig = section(ToolsConfig, "What the agent can do. A tool is off unless its table switches it on.")
+    mcp: Mapping[str, McpConfig] = named(
+        McpConfig,
+        "A server that offers tools through the Model Context Protocol; its tools are called NAME_TOOL.",
+        placeholder="NAME",
+        name=r"[a-z][a-z0-9_-]{0,31}",
+        name_form="a server's name has small letters, digits, - and _, and at most 32 of them",
+    )
     approvals: ApprovalsConfig = section(ApprovalsConfig, "Questions to people before a tool may act.")
     spending: SpendingConfig = section(SpendingConfig, "Limits on what models use. Who reaches one is told.")
     compaction: CompactionConfig = section(CompactionConfig, "When a long conversation is summarised.")
+    patience: PatienceConfig = section(PatienceConfig, "How long a running turn is waited for without a word.")
     rights: RightsConfig = section(RightsConfig, "Who may use which command.")
     recovery: RecoveryConfig = section(RecoveryConfig, "What happens after a crash or a restart.")
     drain: DrainConfig = section(DrainConfig, "How a stop or restart treats running turns.")

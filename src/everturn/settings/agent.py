@@ -26,11 +26,13 @@ def _models_problem(model: str) -> str | None:
     return _model_problem(model) if model else "an entry is empty"
 
 
-def _url_problem(url: str) -> str | None:
+def url_problem(url: str) -> str | None:
+    """For addresses of web servers."""
     return None if not url or re.match(r"https?://[^\s/]+", url) else "it is none of these"
 
 
-def _variable_problem(name: str) -> str | None:
+def variable_problem(name: str) -> str | None:
+    """For names of variables that hold a key."""
     # Capitals only: a key that was pasted here by mistake is refused, and not shown.
     return None if not name or re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "it is no such name"
 
@@ -76,7 +78,7 @@ class AgentConfig:
         "",
         "Where the provider is reached, if it is not its own address: any server that speaks its protocol.",
         form='empty, or "https://HOST/..."',
-        check=_url_problem,
+        check=url_problem,
         secret=True,
     )
     api_key_env: str = setting(
@@ -84,7 +86,7 @@ class AgentConfig:
         "The NAME of the environment variable that holds the key; the key itself is never in this file. Empty: the"
         " provider's usual variable.",
         form="the name of an environment variable, in capitals",
-        check=_variable_problem,
+        check=variable_problem,
         hide=True,
     )
     instructions: str = setting("", "What the model is told about its task, before every conversation.")
@@ -122,7 +124,7 @@ class AgentConfig:
     )  # fmt: skip
     url: str = setting(
         "", "For http: the endpoint that speaks the agent protocol.", form='empty, or "https://HOST/..."',
-        check=_url_problem, secret=True,
+        check=url_problem, secret=True,
     )  # fmt: skip
     platform: Mapping[str, AgentOverride] = named(
         AgentOverride,

@@ -19,7 +19,7 @@ NEEDS = {"llm": "model", "python": "object", "process": "command", "http": "url"
 
 def problems_of(config: Config) -> Iterator[str]:
     """Everything that is wrong with a configuration as a whole. Each begins with the place it is about."""
-    tools = (*BUILT_IN, EVERY)
+    tools = (*BUILT_IN, *config.mcp, EVERY)
     yield from _agent_problems("agent", config.agent, tools)
     for name, agent in config.agents.items():
         if name == MAIN:
@@ -27,6 +27,7 @@ def problems_of(config: Config) -> Iterator[str]:
         yield from _agent_problems(f"agents.{name}", agent, tools)
     yield from _route_problems(config.routes, (MAIN, *config.agents))
     yield from _target_problems(config)
+    yield from _server_problems(config)
 
 
 def _agent_problems(table: str, agent: AgentConfig, tools: tuple[str, ...]) -> Iterator[str]:
@@ -37,6 +38,14 @@ def _agent_problems(table: str, agent: AgentConfig, tools: tuple[str, ...]) -> I
         if each not in tools:
             near = shown(nearest(each, tools))
             yield f"{table}.tools names {shown(each)}, an unknown tool; the nearest known one is {near}"
+
+
+def _server_problems(config: Config) -> Iterator[str]:
+    for name, server in config.mcp.items():
+        if bool(server.command) == bool(server.url):
+            yield f"mcp.{name} needs a command or a url, and not both"
+        if name in BUILT_IN:
+            yield f"mcp.{name} can not be: {shown(name)} is the name of a tool of ours; give the server another one"
 
 
 def _target_problems(config: Config) -> Iterator[str]:

@@ -64,6 +64,13 @@ class ResetOverride:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformOverride(ResetOverride):
+    """What one platform does differently."""
+
+    busy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResetConfig:
     """When a conversation starts afresh by itself."""
 
@@ -97,13 +104,18 @@ class SessionsConfig:
     group_sessions_per_user: bool = setting(True, "In a group each person has a conversation of their own.")
     thread_sessions_per_user: bool = setting(False, "In a thread each person has a conversation of their own.")
     busy: str = setting(
-        "queue",
-        "What a message does that arrives while a turn runs. queue: it waits and becomes the next turn.",
-        choices=("queue",),
-        later=("steer", "interrupt", "collect", "rollback"),
+        "steer",
+        "What a message does that arrives while a turn runs. steer: it joins the turn before its next model call. queue: it"
+        " waits and becomes the next turn. interrupt: the turn ends, the message is the next one. collect: what comes until"
+        " it is quiet is the next turn. rollback: the turn is taken back, the message is the next one.",
+        choices=("steer", "queue", "interrupt", "collect", "rollback"),
     )
-    platform: Mapping[str, ResetOverride] = named(
-        ResetOverride,
+    burst_s: float = setting(
+        0.35, "Messages of one person that come this close together begin one turn, in seconds.", between=(0, 1)
+    )
+    collect_s: float = setting(2.0, "How many seconds it must be quiet in the mode collect.", between=(0, 3_600))
+    platform: Mapping[str, PlatformOverride] = named(
+        PlatformOverride,
         "What one platform does differently; a conversation follows it before the table of its chat type.",
         placeholder="PLATFORM",
         name=PLATFORM_NAME,
@@ -118,6 +130,10 @@ class SessionsConfig:
         name_form=f"chat types are {', '.join(CHAT_TYPES)}",
         overrides=True,
     )
+
+    def busy_by_platform(self) -> dict[str, str]:
+        """The platforms whose mode differs."""
+        return {name: own.busy for name, own in self.platform.items() if own.busy is not None}
 
     def reset_for(self, platform: str, chat_type: str) -> ResetConfig:
         """The policy of a conversation: its platform's table, else its chat type's, else `[sessions]` itself."""

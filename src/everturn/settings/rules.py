@@ -23,7 +23,6 @@ class Rule:
 
     text: str
     choices: tuple[str, ...] = ()
-    later: tuple[str, ...] = ()
     between: tuple[float, float] | None = None
     form: str = "text"
     check: Check | None = None
@@ -55,7 +54,6 @@ def setting(
     text: str,
     *,
     choices: tuple[str, ...] = (),
-    later: tuple[str, ...] = (),
     between: tuple[float, float] | None = None,
     form: str = "text",
     check: Check | None = None,
@@ -63,7 +61,7 @@ def setting(
     hide: bool = False,
 ) -> T:
     """A field of a table, with what people must know about it. Lists are tuples of texts, maps are of texts, too."""
-    rule = Rule(text=text, choices=choices, later=later, between=between, form=form, check=check, hide=hide)
+    rule = Rule(text=text, choices=choices, between=between, form=form, check=check, hide=hide)
     if isinstance(default, dict):
         return field(default_factory=lambda: default, metadata={"rule": rule, "default": {}}, repr=not (secret or hide))
     return field(default=default, metadata={"rule": rule, "default": default}, repr=not (secret or hide))

@@ -1,4 +1,4 @@
-"""`[tools]` and its tables: what the agent can do. Everything is off unless it is switched on."""
+"""`[tools]` and its tables, `[mcp.NAME]`: what the agent can do. Everything is off unless it is switched on."""
 # ruff: noqa: RUF009  `setting` and `section` make dataclass fields
 
 from __future__ import annotations
@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from everturn.settings.agent import url_problem, variable_problem
 from everturn.settings.core import CHAT_TYPES
 from everturn.settings.rules import named, section, setting
 
@@ -113,3 +114,40 @@ class ToolsConfig:
     memory: MemoryConfig = section(MemoryConfig, "Memories of people and chats.")
     search: SearchConfig = section(SearchConfig, "What was said before.")
     send: SendConfig = section(SendConfig, "Messages to chats.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpConfig:
+    """`[mcp.NAME]`."""
+
+    command: tuple[str, ...] = setting(
+        (), "The server's program and its arguments; it runs in the home.",
+        form='a list of words such as ["npx", "some-server"]',
+    )  # fmt: skip
+    url: str = setting(
+        "", "Or the server's address.", form='empty, or "https://HOST/..."', check=url_problem, secret=True
+    )
+    environment: dict[str, str] = setting(
+        {}, "Variables for the program, beside a few harmless ones. They are never shown.", form="a table of texts",
+        hide=True,
+    )  # fmt: skip
+    pass_environment: tuple[str, ...] = setting(
+        (), "Variables of the gateway that the program may see, by name.", form="a list of names of variables"
+    )
+    headers: dict[str, str] = setting(
+        {}, "Headers for the address. They are never shown.", form="a table of texts", hide=True
+    )
+    api_key_env: str = setting(
+        "", "The NAME of the environment variable with the key for the address.",
+        form="the name of an environment variable, in capitals", check=variable_problem, hide=True,
+    )  # fmt: skip
+    effects: dict[str, str] = setting(
+        {}, "What may happen to a tool's calls after a crash, by the tool's name, or * for all others. Not named: once.",
+        choices=("pure", "idempotent", "once"), form='a table such as { look_up = "pure" }',
+    )  # fmt: skip
+    approval: tuple[str, ...] = setting(
+        (), "Tools that a person must allow each time, by name; * for all.", form="a list of names"
+    )
+    trust_hints: bool = setting(False, "Believe what the server says about the effects of its own tools.")
+    start_s: float = setting(20.0, "How long the server may take to start.", between=(1, 3_600))
+    call_s: float = setting(120.0, "How long a call may take.", between=(1, 86_400))

@@ -41,6 +41,8 @@ class Setting:
     def allowed(self) -> str:
         """In words, which values it takes."""
         several = "a list of " if isinstance(self.default, tuple) else ""
+        if isinstance(self.default, dict):
+            return self.rule.form + (f" of {', '.join(map(shown, self.rule.choices))}" if self.rule.choices else "")
         if self.rule.choices:
             one = "one of " if len(self.rule.choices) > 1 and not several else ""
             return several + one + ", ".join(map(shown, self.rule.choices))

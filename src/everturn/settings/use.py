@@ -114,6 +114,27 @@ class CompactionConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PatienceConfig:
+    """`[patience]`."""
+
+    inactive_s: float = setting(
+        1800.0, "A turn that gave no sign of life for so many seconds is given up, and its user is told. 0: never.",
+        between=(0, 31_536_000),
+    )  # fmt: skip
+    warn_s: float = setting(
+        900.0, "After so many seconds without a sign of life its user is warned. 0: never.", between=(0, 31_536_000)
+    )
+    working_s: float = setting(
+        180.0, "Every so many seconds of a long turn its user is told that it goes on. 0: never.",
+        between=(0, 31_536_000),
+    )  # fmt: skip
+    stall_s: float = setting(
+        300.0, "When a message waits and nothing moved for so many seconds, its sender is told. 0: never.",
+        between=(0, 31_536_000),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
     """`[cache]`."""
 
