@@ -14,11 +14,12 @@ from everturn.agent import wire
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import Clock
 from everturn.errors import Unanswerable
-from everturn.model import Effect, ToolCall
+from everturn.model import Effect, ToolCall, Usage
 
 log = structlog.get_logger()
 T = TypeVar("T")
 HISTORY_ROWS = 200
+CHARS_OF_A_TOKEN = 4
 FIRST_WAIT_S, MOST_WAIT_S = 0.5, 30.0
 OUTCOME_UNKNOWN = "The outcome of this call is unknown: the agent's program ended while it ran. It was not run again."
 
@@ -106,9 +107,11 @@ class _Asking:
     async def _response(self) -> wire.StepLine | wire.AnswerLine:
         tries = 0
         while True:
-            self._turn.calling()
+            request = await self._turn_request()
+            # Nobody knows what the agent will use: what it is sent is a fair guess, until it says so itself.
+            await self._turn.calling(Usage(requests=1, input_tokens=len(request) // CHARS_OF_A_TOKEN))
             try:
-                return await self._ask(await self._turn_request(), (wire.StepLine, wire.AnswerLine))
+                return await self._ask(request, (wire.StepLine, wire.AnswerLine))
             except Gone as gone:
                 tries += 1
                 await self._wait(gone, tries)
