@@ -8,7 +8,7 @@ import pytest
 
 from everturn.cli.conversation import Heard, events_of
 from everturn.cli.printable import printable
-from everturn.cli.screen import last_line
+from everturn.cli.screen import completion, last_line
 from everturn.cli.seen import Seen
 from everturn.home import Home
 
@@ -65,3 +65,17 @@ def test_what_could_steer_a_terminal_is_left_out(text: str, shown: str) -> None:
 def test_progress_is_the_last_line() -> None:
     assert last_line("one\ntwo\n\n") == "two"
     assert last_line("") == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("/und", ["/undo "]),
+        ("/RE", ["/resume ", "/retry ", "/reload ", "/restart "]),
+        ("/q", ["/queue ", "/quit "]),
+        ("un", []),
+    ],
+)
+def test_the_tab_key_completes_commands(typed: str, offered: list[str]) -> None:
+    found = [completion(typed, number) for number in range(len(offered) + 1)]
+    assert found == [*offered, None]

@@ -58,6 +58,29 @@ async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path
         assert await gateway.stopped() == 0
 
 
+async def test_a_chat_that_asks_for_a_restart_is_told_once_that_we_are_back(tmp_path: Path) -> None:
+    """Who holds the home's token is the owner. A turn that runs goes on afterwards."""
+    async with Gateway(tmp_path, "--supervise", settings=SHORT_DRAIN) as gateway:
+        await gateway.up()
+        await busy(gateway, "one", "work 4 0.5")
+        await gateway.says("two", "ask", "/restart")
+        await gateway.ready(times=2)
+        assert "restarts now" in await gateway.reply("two", "ask")
+        assert "I'm back:" in str((await gateway.event("two", "notice", reason="restarted")).data["text"])
+        assert (await gateway.reply("one", "one-long")).startswith("done: 4 steps")
+        gateway.kill_inner()
+        await gateway.ready(times=3)
+        seen = await gateway.events("two", "reply", to=await said_after(gateway, "two"))
+        assert sum("I'm back:" in str(event.data.get("text")) for event in seen) == 1
+        assert await gateway.stopped() == 0
+
+
+async def said_after(gateway: Gateway, chat: str) -> str:
+    """The id of something that was just answered."""
+    await answered(gateway, chat)
+    return f"{chat}-hello"
+
+
 @pytest.mark.parametrize(("kind", "reason"), [("restart", "restart_timeout"), ("stop", "shutdown_timeout")])
 async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
     tmp_path: Path, kind: str, reason: str

@@ -119,7 +119,7 @@ async def test_the_owner_restarts_and_is_told_once_when_we_are_back(store_url: s
             assert await world.gateway.asked == Stop("restart", "/restart")
         await world.stop("restart")
         await world.start()
-        await told(platform, "one", "I'm back")
+        await told(platform, "one", "I'm back:")
         await restarted(world)
         assert not world.gateway.asked.done()
         await ask(platform, "one", "hello")
@@ -132,7 +132,7 @@ async def test_a_death_instead_of_the_restart_is_one_too(store_url: str) -> None
         platform.say("one", "/restart")
         await told(platform, "one", "The gateway restarts now")
         await restarted(world)
-        await told(platform, "one", "I'm back")
+        await told(platform, "one", "I'm back:")
         assert not world.gateway.asked.done()
 
 

@@ -78,6 +78,7 @@ DELIVERIES = {"web": BY_EVENT, "keyed": AT_ONCE, "plain": BY_OUTBOX}
 POLICIES = {
     "web": ResetPolicy("idle", idle_minutes=120), "keyed": ResetPolicy(), "plain": ResetPolicy("both", idle_minutes=1440),
 }  # fmt: skip
+TYPED = ("/new", "/stop", "/resume", "/resume 1", "/status", "/undo", "/undo 2", "/retry", "/branch", "/model a:b")
 chats = st.sampled_from(sorted(DELIVERIES))
 lives = st.sampled_from([1, 2])
 actions = st.sampled_from(sorted(Doubtful))
@@ -176,7 +177,7 @@ class Machine(RuleBasedStateMachine):
         life = self.at(chat)
         self.both(turn_away, life.arrival("x" * 9, chat), "too_long", "Too long.")
 
-    @rule(chat=chats, text=st.sampled_from(["/new", "/stop", "/resume", "/resume 1", "/status"]))
+    @rule(chat=chats, text=st.sampled_from(TYPED))
     def a_command(self, chat: str, text: str) -> None:
         arrival = self.at(chat).arrival(text, chat)
         self.both(accept, arrival, QUEUE, None)
@@ -187,7 +188,7 @@ class Machine(RuleBasedStateMachine):
     def a_command_is_applied(self, data: st.DataObject) -> None:
         number, chat = data.draw(st.sampled_from(self.commands[-4:]))
         life = self.at(chat)
-        self.twice(apply_command, number, life.sessions.next(), life.now, life.delivery)
+        self.twice(apply_command, number, life.sessions.next(), life.now, life.delivery, life.terms())
 
     # -- turns --------------------------------------------------------------------------------------------------------
 

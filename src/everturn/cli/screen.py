@@ -9,6 +9,7 @@ import threading
 from typing import Protocol
 
 from everturn.cli.printable import printable
+from everturn.decide.commands import COMMANDS
 
 PROMPT = "> "
 _CLEAR_ROW = "\r\x1b[K"
@@ -76,6 +77,7 @@ class Terminal:
 
     def __init__(self) -> None:
         typed_so_far()  # loads the line editor
+        complete_commands()
         self._lock = threading.Lock()
         self._progress = ""
         self._asking = False
@@ -138,6 +140,24 @@ def typed_so_far() -> str:
     except ImportError:  # Windows has none
         return ""
     return readline.get_line_buffer()
+
+
+def complete_commands() -> None:
+    """Let the tab key complete a command's name."""
+    try:
+        import readline
+    except ImportError:  # Windows has none
+        return
+    readline.set_completer_delims(" \t\n")
+    readline.set_completer(completion)
+    readline.parse_and_bind("tab: complete")
+
+
+def completion(typed: str, number: int) -> str | None:
+    """The line editor's question: the command of this number that begins so; None when there are no more."""
+    names = [*COMMANDS, "quit"]
+    found = [f"/{name} " for name in names if typed.startswith("/") and f"/{name}".startswith(typed.lower())]
+    return found[number] if number < len(found) else None
 
 
 def last_line(text: str) -> str:
