@@ -17,6 +17,7 @@ from everturn.errors import Unanswerable
 from everturn.testing import ManualClock
 from tests.waiting import poll
 
+pytestmark = pytest.mark.timeout(240)  # a real model is loaded, on whatever machine this is
 QUESTION = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 12}
 PARENT = """
 import asyncio
@@ -44,7 +45,7 @@ async def server() -> AsyncIterator[LocalServer]:
 
 async def ask(address: Address, key: str | None = None) -> httpx.Response:
     headers = {"Authorization": f"Bearer {address.key if key is None else key}"}
-    async with httpx.AsyncClient(timeout=60, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=180, trust_env=False) as client:
         return await client.post(f"{address.url}/v1/chat/completions", json=QUESTION, headers=headers)
 
 
@@ -94,7 +95,7 @@ async def test_a_model_that_dies_is_started_again_at_the_same_address(server: Lo
     address, pid = await server.address(), server.pid
     assert pid is not None
     os.kill(pid, signal.SIGSEGV)
-    await poll(lambda: server.pid not in {None, pid})
+    await poll(lambda: server.pid not in {None, pid}, 180)
     assert await server.address() == address
     assert (await ask(address)).status_code == 200
 
@@ -109,12 +110,12 @@ async def test_the_model_ends_with_a_killed_gateway() -> None:
     pipe = asyncio.subprocess.PIPE
     parent = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", PARENT, stdout=pipe, stderr=pipe)
     assert parent.stdout is not None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not (url := (await parent.stdout.readline()).decode().strip()).startswith("http"):
             pass
     parent.kill()
     await parent.communicate()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not await refuses(url):
             pass
 
