@@ -302,7 +302,13 @@ async def two_recoveries(world: World, platform: FakePlatform, agent: LedgerAgen
     await finish(world, platform, agent)
 
 
+async def own(world: World, platform: FakePlatform, agent: Any) -> None:
+    """The agent brings its own story."""
+    await agent.story(world, platform)
+
+
 SCENARIOS: dict[str, Scenario] = {
+    "own": own,
     "plain": plain, "tools": tools, "sends": sends, "model": model, "reset": reset, "drain": drain, "undo": undo, "restart": restart,
     "finish": finish, "beside": beside, "two_recoveries": two_recoveries,
 }  # fmt: skip

@@ -89,6 +89,9 @@ class Outbox:
                 self._again.discard(key)
         except StoreError as error:
             log.warning("lane ended", key=key, error=str(error))  # the store is closing: what is owed stays so
+        except asyncio.CancelledError:
+            self._again.add(key)  # unless all of us stop, another lane goes on with what is owed
+            raise
         finally:
             if self._lanes.get(key) is asyncio.current_task():
                 del self._lanes[key]
