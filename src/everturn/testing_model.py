@@ -1,8 +1,8 @@
 """A scripted model behind a real OpenAI-compatible HTTP API, for tests of agents: it answers by rules and fails on order.
 
 The words of the last message are the script: `tools 3` asks for three tool calls, one after the other; `calls 2` for two
-at once; `use NAME {...}` for that tool with these arguments; `say TEXT` answers with the text; anything else is answered
-with `answer to ...`. Every request is written to a log before it is answered, so that it outlives whoever asked.
+at once; `use NAME {...}` for that tool with these arguments, `repeat 3 NAME {...}` for it three times with `#` as the number
+of the call; `say TEXT` answers with the text; anything else is answered with `answer to ...`. Every request is written to a log before it is answered, so that it outlives whoever asked.
 
     python -m everturn.testing_model --port 8080 --log requests.jsonl
 """
@@ -123,24 +123,30 @@ def _without_note(text: str) -> str:
 
 def by_words(asked: Asked) -> Said:
     """The script of the module's first lines."""
-    words, done = asked.words, len(asked.results)
+    words, calls = asked.words, _wanted(asked)
     order, _, rest = words.partition(" ")
-    match order:
-        case _ if words.startswith(_SUMMARY_WANTED):
-            return Said(f"a summary of {len(words)} characters")
-        case "say":
-            return Said(rest)
-        case "tools" if done < int(rest.split()[0]):
-            return Said(calls=(Call(_first_tool(asked), json.dumps({"line": f"{done + 1}"})),))
-        case "calls" if not done:
-            made = (Call(_first_tool(asked), json.dumps({"line": f"{n + 1}"})) for n in range(int(rest.split()[0])))
-            return Said("I use my tools.", tuple(made))
-        case "use" if not done:
-            name, _, arguments = rest.partition(" ")
-            return Said(calls=(Call(name, arguments or "{}"),))
-        case "use":
-            return Said(f"the tool said: {asked.results[-1]}")
-    return Said(f"answer to {words}")
+    if calls:
+        return Said("I use my tools." if len(calls) > 1 else "", calls)
+    if words.startswith(_SUMMARY_WANTED):
+        return Said(f"a summary of {len(words)} characters")
+    if order == "use":
+        return Said(f"the tool said: {asked.results[-1]}")
+    return Said(rest if order == "say" else f"answer to {words}")
+
+
+def _wanted(asked: Asked) -> tuple[Call, ...]:
+    """The calls that the words ask for and that have no result yet."""
+    done = len(asked.results)
+    match asked.words.split(" ", 3):
+        case ["tools", number, *_] if done < int(number):
+            return (Call(_first_tool(asked), json.dumps({"line": f"{done + 1}"})),)
+        case ["calls", number, *_] if not done:
+            return tuple(Call(_first_tool(asked), json.dumps({"line": f"{n + 1}"})) for n in range(int(number)))
+        case ["repeat", number, name, arguments] if done < int(number):
+            return (Call(name, arguments.replace("#", f"{done + 1}")),)
+        case ["use", name, *rest] if not done:
+            return (Call(name, " ".join(rest) or "{}"),)
+    return ()
 
 
 def _first_tool(asked: Asked) -> str:

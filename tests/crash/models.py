@@ -75,11 +75,3 @@ def model_agent(base_url: str, folder: Path) -> LlmAgent:
 def asks(base_url: str) -> partial[LlmAgent]:
     """How a life makes its agent."""
     return partial(model_agent, base_url)
-
-
-class KilledAgent(LlmAgent):
-    """The same for a gateway in a process of its own, which is told by its environment whom to ask and where to write."""
-
-    def __init__(self) -> None:
-        settings = LlmSettings(model="openai:scripted", base_url=os.environ["MODEL_URL"], stream_every_s=0.0)
-        super().__init__(settings, [Ledger(Path(os.environ["LEDGER_FOLDER"]))])

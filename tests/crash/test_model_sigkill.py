@@ -1,9 +1,9 @@
 """Ring two with a language model: real gateways killed by SIGKILL in the middle of streams and tools, every request read."""
 
 import asyncio
+import json
 import os
 import secrets
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from everturn.decide.busy import OUTCOME_UNKNOWN
 from everturn.model import Message, ToolCall
 from everturn.testing_model import Seen
-from tests.crash import models
 from tests.crash.gateways import BREAKERS_OFF, Gateway
 from tests.crash.load import FINISH_S, People, Person
 from tests.crash.models import ModelProcess
@@ -33,30 +33,35 @@ class Story:
     def __init__(self, folder: Path, url: str, model: ModelProcess) -> None:
         self.seed = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
         self.random = Random(self.seed)
-        home = folder / "home"
-        home.mkdir()
-        shutil.copy(models.__file__, home / "killed_agent.py")
+        self._ledger = folder / "effects"
         settings = {
-            **BREAKERS_OFF, "EVERTURN_STORE_URL": url, "EVERTURN_AGENT_KIND": "python",
-            "EVERTURN_AGENT_OBJECT": "killed_agent:KilledAgent", "MODEL_URL": model.base_url, "LEDGER_FOLDER": str(folder),
+            **BREAKERS_OFF, "EVERTURN_STORE_URL": url, "EVERTURN_AGENT_KIND": "llm",
+            "EVERTURN_AGENT_MODEL": "openai:scripted", "EVERTURN_AGENT_BASE_URL": model.base_url,
+            "EVERTURN_TOOLS_SHELL_ENABLED": "true", "EVERTURN_TOOLS_SHELL_APPROVAL": "never",
+            "EVERTURN_TOOLS_SHELL_FOLDER": str(folder),
         }  # fmt: skip
-        self.gateway = Gateway(home, settings=settings)
+        self.gateway = Gateway(folder / "home", settings=settings)
         self.people = People(self.gateway, self.random, chats=0)
         self.talkers = [Person(self.people, f"chat-{number}", self.random) for number in range(CHATS)]
         self.killing = True
         self.requests = self.noted = 0
-        self._ledger = folder / "effects"
         self._model = model
 
     async def talk(self, person: Person) -> None:
         """Say something, wait for the answer, say more, until nobody is killed any more."""
         while self.killing or not person.posts:
             number = len(person.posts) + 1
-            text = f"{self.random.choice(('tools 3', 'calls 2', 'tell me'))} in {person.chat}, number {number}"
+            text = self._words(f"in {person.chat}, number {number}")
             post = Post(person.chat, f"{person.chat}-{number}", text, self.people.moment())
             person.posts.append(post)
             await person.post(post)
             await self.people.changes.until(lambda: not person.open(), FINISH_S)
+
+    def _words(self, where: str) -> str:
+        """A question, or work whose effects leave a line each; all of it is said only once."""
+        calls = self.random.randint(0, 3)
+        command = json.dumps({"command": f"echo '{where}, call #' >> {self._ledger.name}"})
+        return f"repeat {calls} run_command {command}" if calls else f"tell me {where}"
 
     async def die(self, kills: int) -> None:
         """Die so often, at random moments after it was ready."""
@@ -72,11 +77,11 @@ class Story:
         """Everything that is wrong in the end; the gateway must be running."""
         requests = self._model.news()
         self.requests, self.noted = len(requests), sum("[System note:" in seen.body for seen in requests)
-        found = repeated(
-            self._ledger.read_text().splitlines() if self._ledger.exists() else [], "effect happened twice"
-        )
+        ledger = self._ledger.read_text().splitlines() if self._ledger.exists() else []
+        found = repeated(ledger, "effect happened twice")
         for person in self.talkers:
             rows = [_message(line) for line in await self.gateway.transcript(person.chat)]
+            found += missing_effects(ledger, rows)
             found += model_problems(of_chat(requests, person.chat), rows)
             found += wrong_answers(person, self.people.watched.replies(person.chat), rows)
         return found
@@ -84,7 +89,14 @@ class Story:
 
 def of_chat(requests: Sequence[Seen], chat: str) -> list[Seen]:
     """The requests of one chat: its name is in all that is said there."""
-    return [seen for seen in requests if f" in {chat}, number 1" in seen.body]
+    return [seen for seen in requests if f"in {chat}, number 1" in seen.body]
+
+
+def missing_effects(ledger: Sequence[str], rows: Sequence[Message]) -> list[str]:
+    """Promise 5: of the calls that were made only those whose outcome is unknown may not have happened."""
+    known = {row.call_id for row in rows if row.role == "tool" and row.content != OUTCOME_UNKNOWN}
+    commands = [json.loads(call.arguments)["command"] for row in rows for call in row.calls if call.id in known]
+    return [f"did not happen: {command}" for command in commands if command.split("'")[1] not in ledger]
 
 
 def wrong_answers(person: Person, replies: dict[str, str], rows: Sequence[Message]) -> list[str]:

@@ -142,6 +142,7 @@ async def test_who_has_to_wait_long_is_told(store_url: str) -> None:
     async with scene(store_url, agent_clock=clock, stall_s=STALL_S) as it:
         it.model.fail("limited", retry_after=30)
         it.platform.say("one", WORDS)
+        assert await it.told("asks us to wait. I'll try again in about 30 seconds (try 2 of 6).")
         assert await it.told(WHOLE)
         assert clock.waits == [30]
 
