@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import structlog
 
+from everturn.agent.cache import Cache
 from everturn.agent.demo import DemoAgent
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.clock import Clock
@@ -68,6 +69,7 @@ class Given:
     clock: Clock
     tools: NamedTools = _no_tools
     compaction: CompactionConfig = CompactionConfig()  # noqa: RUF009  frozen
+    cache: Cache[Any] | None = None
 
 
 class Agents:
@@ -106,6 +108,8 @@ class Agents:
         for agent in {id(each): each for each in self._made.values()}.values():
             if isinstance(agent, CanClose):
                 await agent.close()
+        if self._given.cache is not None:
+            await self._given.cache.close()
 
 
 def variants(config: AgentConfig) -> Iterator[tuple[str, AgentConfig]]:
@@ -190,9 +194,10 @@ class _Making:
     def _language_model(self, settings: LlmSettings, tools: Sequence[ToolSource]) -> Agent:
         try:
             from everturn.agent.llm.agent import LlmAgent
+            from everturn.agent.llm.providers import Models
         except ModuleNotFoundError as error:
             raise ConfigError(f"a language model needs {error.name}: install everturn[llm]") from None
-        return LlmAgent(settings, tools, self._given.clock)
+        return LlmAgent(settings, tools, self._given.clock, models=Models(settings, self._given.cache))
 
     def _make_local(self, config: AgentConfig, table: str) -> Agent:
         from everturn.agent.llm.settings import LlmSettings

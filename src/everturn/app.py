@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from everturn import __version__
+from everturn.agent.cache import Cache, CacheLimits
 from everturn.agent.interface import TurnContext
 from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
@@ -99,8 +100,16 @@ class Process:
             await store.close()
 
     def _given(self, tools: Toolsets) -> Given:
-        compaction = self._config.compaction
-        return Given(home=self._home.path, env=os.environ, clock=self._clock, tools=tools.named, compaction=compaction)
+        bounds = self._config.cache
+        limits = CacheLimits(bounds.entries, bounds.megabytes * 1_000_000, bounds.idle_s)
+        return Given(
+            home=self._home.path,
+            env=os.environ,
+            clock=self._clock,
+            tools=tools.named,
+            compaction=self._config.compaction,
+            cache=Cache(limits, self._clock),
+        )
 
     def _workshop(self, store: Store) -> Workshop:
         return Workshop(home=self._home.path, env=os.environ, clock=self._clock, store=store, send=self._send)

@@ -115,6 +115,9 @@ class Config:
     spending: SpendingConfig = section(SpendingConfig, "Limits on what models use. Who reaches one is told.")
     compaction: CompactionConfig = section(CompactionConfig, "When a long conversation is summarised.")
     patience: PatienceConfig = section(PatienceConfig, "How long a running turn is waited for without a word.")
+    cache: CacheConfig = section(
+        CacheConfig, "What is dear to build and kept for a while: clients of models that sessions chose."
+    )
     rights: RightsConfig = section(RightsConfig, "Who may use which command.")
     recovery: RecoveryConfig = section(RecoveryConfig, "What happens after a crash or a restart.")
     drain: DrainConfig = section(DrainConfig, "How a stop or restart treats running turns.")

@@ -113,11 +113,11 @@ class Asking:
         settings = self._settings
         watch = Watch(self._clock, settings.stall_s, settings.stream_every_s, show or turn.stream, turn.active)
         try:
-            model = self._models.get(name)
-            messages = rendered(given.rows, given.system, model.system, given.note)
-            request = Request(model, messages, given.tools, call_settings(name, settings, turn.session_id))
-            await turn.calling(self._plan(given, model.model_name, model.system))
-            response = await call_model(request, watch)
+            async with self._models.using(name, turn.session_id) as model:
+                messages = rendered(given.rows, given.system, model.system, given.note)
+                request = Request(model, messages, given.tools, call_settings(name, settings, turn.session_id))
+                await turn.calling(self._plan(given, model.model_name, model.system))
+                response = await call_model(request, watch)
         except ConfigError as error:
             return Failure(Kind.MISSING, str(error)), None
         except EverturnError:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from everturn.agent.cache import Built, Cache
 from everturn.agent.llm.settings import LlmSettings
 from everturn.errors import ConfigError
 
@@ -16,15 +21,19 @@ CONNECT_S = 10.0
 WRITE_S = 60.0
 SPARE_S = 30.0  # our own watch over stalls comes first
 KEPT_CONNECTIONS = 100
+CLIENT_BYTES = 1_000_000  # a client with its connections, about
 _NO_KEY = "no-key-needed"  # a server of one's own may want none, the libraries insist on one
 _CHAT = ("openai", "openai-chat")
 
 
 class Models:
-    """The models of one agent, each with its client; kept as long as the agent."""
+    """The models of one agent, each with its client. Those of its settings are kept as long as the agent; one that a session
+    chose is in the cache, where there is one: there may be many of them.
+    """
 
-    def __init__(self, settings: LlmSettings) -> None:
+    def __init__(self, settings: LlmSettings, cache: Cache[Model[Any]] | None = None) -> None:
         self._settings = settings
+        self._cache = cache
         self._models: dict[str, Model[Any]] = {}
 
     def get(self, name: str) -> Model[Any]:
@@ -34,13 +43,32 @@ class Models:
             model = self._models[name] = build_model(name, self._settings)
         return model
 
+    @asynccontextmanager
+    async def using(self, name: str, session_id: str) -> AsyncIterator[Model[Any]]:
+        """The model of this name for one call of a session; raises ConfigError when there can be none."""
+        if self._cache is None or name in (self._settings.model, *self._settings.fallback):
+            yield self.get(name)
+            return
+
+        async def build() -> Built[Model[Any]]:
+            model = await asyncio.to_thread(build_model, name, self._settings)  # it may load a library
+            return Built(model, CLIENT_BYTES, partial(close_model, model))
+
+        async with self._cache.borrow(session_id, f"{name} {self._settings!r}", build) as model:
+            yield model
+
     async def close(self) -> None:
         """Close the connections."""
         models, self._models = list(self._models.values()), {}
         for model in models:
-            client: Any = getattr(model, "client", None)
-            if client is not None and hasattr(client, "close"):
-                await client.close()
+            await close_model(model)
+
+
+async def close_model(model: Model[Any]) -> None:
+    """Close its connections."""
+    client: Any = getattr(model, "client", None)
+    if client is not None and hasattr(client, "close"):
+        await client.close()
 
 
 def build_model(name: str, settings: LlmSettings) -> Model[Any]:
