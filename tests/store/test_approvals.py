@@ -215,3 +215,29 @@ async def test_words_from_before_the_question_do_not_close_it(life: Life) -> Non
     await life.store.run(ask_first, begun, SHELL, asking(life))
     assert await life.unchanged(begin_next, key_of(), life.start()) is None
     assert await life.states("approval") == ["open"]
+
+
+@pytest.mark.parametrize(("busy", "state"), [("interrupt", "stopped"), ("rollback", "rolled_back")])
+async def test_a_message_that_takes_over_ends_the_waiting_turn_and_its_question(
+    life: Life, busy: str, state: str
+) -> None:
+    await asked(life)
+    await life.accept("rather this")
+    await life.plant("UPDATE inbox SET busy=$1 WHERE state='waiting'", busy)
+    begun = await life.began()
+    assert (begun.words, begun.attempt) == (("rather this",), 1)
+    assert (await life.states("turn"), await life.states("approval")) == ([state, "running"], ["closed"])
+    assert await life.store.read(broken) == {}
+
+
+async def test_the_calls_behind_a_closed_question_are_skipped_and_have_their_results_first(life: Life) -> None:
+    begun = await life.called()
+    await life.store.run(step, begun, response(begun, 1, "call", "next", at=life.now), None, None, prove_it=False)
+    await life.store.run(ask_first, begun, SHELL, asking(life))
+    await life.accept("something else")
+    await life.plant("UPDATE inbox SET busy='steer' WHERE state='waiting'")
+    again = await life.twice(begin_next, key_of(), life.start())
+    assert isinstance(again, Begun)
+    rows = await life.look("SELECT role, call_id FROM message ORDER BY seq")
+    assert rows == [("user", None), ("assistant", None), ("tool", "call"), ("tool", "next"), ("user", None)]
+    assert again.seq == 5

@@ -16,17 +16,28 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from msgspec import structs
 
+from everturn.decide.approvals import Scope
 from everturn.decide.busy import BusyMode
 from everturn.decide.delivery import Doubtful
 from everturn.decide.keys import Isolation
 from everturn.decide.session import ResetPolicy
+from everturn.decide.spending import Limits
 from everturn.ids import Ids
-from everturn.model import Reply
+from everturn.model import Reply, ToolCall, Usage
 from everturn.store.interface import Op, P, Store
 from everturn.store.open import open_store
+from everturn.store.operations.approvals import (
+    ApprovalAnswer,
+    Asking,
+    answer_approval,
+    ask_first,
+    due_approvals,
+    expire_approval,
+)
 from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.boundaries import open_calls
 from everturn.store.operations.commands import apply_command
+from everturn.store.operations.compaction import Compaction, compact
 from everturn.store.operations.entries import clear_resume_pending, find_entry, list_entries, mark_resume_pending
 from everturn.store.operations.inbox import accept, turn_away
 from everturn.store.operations.instances import found_unclean, held, join, record_drain, record_end, without_end
@@ -40,6 +51,7 @@ from everturn.store.operations.outbox import (
     recover_sending,
     try_later,
 )
+from everturn.store.operations.questions import answered_keys, tell_held
 from everturn.store.operations.reading import figures, transcript
 from everturn.store.operations.recovery import (
     cut_off,
@@ -49,8 +61,18 @@ from everturn.store.operations.recovery import (
     suspend_session,
     tell_too_old,
 )
+from everturn.store.operations.spending import Plan
 from everturn.store.operations.turn_values import Begun
-from everturn.store.operations.turns import begin_effect, calling, fail, finish, finish_effect, prove, step
+from everturn.store.operations.turns import (
+    begin_effect,
+    calling,
+    calling_with_plan,
+    fail,
+    finish,
+    finish_effect,
+    prove,
+    step,
+)
 from everturn.store.operations.upkeep import expire, forget
 from everturn.testing import ManualClock
 from tests.contracts.store import (
@@ -92,6 +114,10 @@ class Run:
     life: Life
     written: int = 0
     call: str | None = None
+
+
+USED = Usage(requests=1, input_tokens=30, output_tokens=10, cost=0.25)
+WORK = ["call", "prove", "step", "step", "effect", "result", "result", "join", "join", "ask", "ask", "compact", "plan"]
 
 
 class Pair:
@@ -200,7 +226,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.runs)
     @rule(
         data=st.data(),
-        what=st.sampled_from(["call", "prove", "step", "step", "effect", "result", "result", "join", "join"]),
+        what=st.sampled_from(WORK),
     )
     def a_turn_works(self, data: st.DataObject, what: str) -> None:
         run = self.drawn(data)
@@ -214,16 +240,22 @@ class Machine(RuleBasedStateMachine):
             run.written, run.call = run.written + 1, None
         elif what == "effect":
             self.twice(begin_effect, begun, call_of(call), now)
-        elif what == "join":
-            self.a_turn_is_joined(run)
+        elif what in MOVES:
+            MOVES[what](self, run, data)
         else:
             self.twice(prove if what == "prove" else calling, begun.turn)
 
-    def a_turn_is_joined(self, run: Run) -> None:
-        begun = structs.replace(run.begun, seq=run.begun.seq + run.written)
-        joined = self.twice(join_turn, begun, Isolation(), run.life.now, run.life.delivery)
-        if joined is not None:
-            run.begun, run.written = joined.begun, 0
+    @rule(chat=chats, allow=st.booleans(), scope=st.sampled_from(sorted(Scope)), late=st.sampled_from([0.0, 0.0, HOUR]))
+    def a_question_is_answered_or_expires(self, chat: str, allow: bool, scope: str, late: float) -> None:  # noqa: FBT001
+        life = self.at(chat)
+        answer = ApprovalAnswer(allow=allow, at=life.now + late, by="fake:ann", scope=Scope(scope))
+        self.twice(answer_approval, key_of(chat), answer, life.delivery)
+        for number, key in self.both(due_approvals, life.now + late) or ():
+            if key == key_of(chat):
+                self.twice(expire_approval, number, key, life.ids.next(), life.now, life.delivery)
+        self.both(answered_keys)
+        self.life.clock.advance(0.001)
+        self.twice(tell_held, key_of(chat), life.ids.next(), life.now, life.delivery)
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data(), well=st.sampled_from([True, True, False]))
@@ -324,6 +356,58 @@ class Machine(RuleBasedStateMachine):
         self.both(without_end, 0)
         for entry in self.both(list_entries, "", 99) or ():
             self.both(transcript, str(entry["session_id"]), 0, 999)
+
+
+def a_turn_is_joined(machine: Machine, run: Run, _data: st.DataObject) -> None:
+    begun = structs.replace(run.begun, seq=run.begun.seq + run.written)
+    joined = machine.twice(join_turn, begun, Isolation(), run.life.now, run.life.delivery)
+    if joined is not None:
+        run.begun, run.written = joined.begun, 0
+
+
+def a_turn_asks(machine: Machine, run: Run, _data: st.DataObject) -> None:
+    """A response whose call needs a yes, and the question."""
+    begun, life, call = run.begun, run.life, f"ask {run.begun.attempt} {run.begun.seq + run.written}"
+    if run.call:
+        return
+    asked = ToolCall(id=call, name="tool", ask="May I?")
+    said = structs.replace(response(begun, run.written + 1, at=life.now), calls=(asked,))
+    machine.twice(step, begun, said, None, None, USED, prove_it=False)
+    run.written, run.call = run.written + 1, call
+    machine.life.clock.advance(0.001)
+    question = Asking(id=life.ids.next(), at=life.now, expires_s=HOUR, delivery=life.delivery)
+    machine.twice(ask_first, begun, asked, question)
+
+
+def a_turn_is_compacted(machine: Machine, run: Run, data: st.DataObject) -> None:
+    """Between two steps, as agents do it."""
+    if run.call:
+        return
+    move = Compaction(
+        session_id=run.life.sessions.next(),
+        summary="so far",
+        keep=data.draw(st.integers(0, 4)),
+        at=run.life.now,
+        usage=USED,
+    )
+    moved = machine.twice(compact, run.begun, move)
+    if moved is not None:
+        run.begun, run.written = structs.replace(moved.begun, seq=moved.last), 0
+
+
+def a_call_is_planned(machine: Machine, run: Run, data: st.DataObject) -> None:
+    """Counted, or refused by a limit."""
+    limits = Limits(turn_tokens=200, total_tokens_day=data.draw(st.sampled_from([0, 500])))
+    plan = Plan(call=run.life.ids.next(), tokens=60, cost=0.0, day="today", who="person:ann", limits=limits)
+    machine.twice(calling_with_plan, run.begun, plan)
+
+
+MOVES: dict[str, Callable[[Machine, Run, st.DataObject], None]] = {
+    "join": a_turn_is_joined,
+    "ask": a_turn_asks,
+    "compact": a_turn_is_compacted,
+    "plan": a_call_is_planned,
+}
 
 
 def drive(postgres: PostgresServer, tmp_path: Path, *, examples: int, steps: int, random: bool) -> None:

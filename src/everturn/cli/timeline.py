@@ -35,6 +35,7 @@ WHYS = {
     "/stop": "the user stopped it (/stop)",
     "/resume": "the user went to another conversation (/resume)",
     "too_long": "it is longer than what is taken",
+    "asking": "it waits until a question is answered",
     "queue_full": "too many messages were waiting",
 }
 STILL_OPEN = frozenset({"running", "waiting", "interrupted"})
