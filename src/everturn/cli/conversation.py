@@ -25,6 +25,7 @@ LOOK_S = 0.2
 LONGEST_PAUSE_S = 2.0
 SILENCE_S = 90.0  # longer than the stream's sign of life takes
 TIMEOUT = httpx.Timeout(10.0)
+IN_PLACE = frozenset({"progress", "still_working"})  # notices of a running turn that replace each other
 TURN_OVER = frozenset({"answered", "failed", "stopped", "suspended", "rolled_back"})
 
 
@@ -187,7 +188,8 @@ class Conversation:
                 self._screen.reply(str(data.get("text", "")))
                 self._replies.add(str(data.get("id")))
             case "notice" | "approval" if data.get("text"):
-                self._screen.notice(str(data["text"]))
+                show = self._screen.progress if data.get("reason") in IN_PLACE else self._screen.notice
+                show(str(data["text"]))
             case "message" if str(data.get("id")).partition("@")[0] not in self._mine:
                 self._screen.message(str(data.get("text", "")))
             case "delta":
