@@ -3,16 +3,20 @@
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from everturn.agent.cache import Cache, CacheLimits
 from everturn.agents import Agents, Given, kind_of
 from everturn.clock import SystemClock
 from everturn.config import AgentConfig, Config, read_config
 from everturn.errors import ConfigError
 from everturn.gateway_settings import settings_of
 from everturn.testing import FakePlatform, World
+from everturn.testing_model import ModelServer, ScriptedModel
 
 ECHO = """
 import json, sys
@@ -150,6 +154,24 @@ async def test_a_key_that_is_there_is_taken_and_never_shown(home: Path) -> None:
     agents = Agents(settings(home, KEYED), given(home, {"OPENAI_API_KEY": "s3cret"}))
     await agents.open()
     await agents.close()
+
+
+async def test_the_model_that_a_session_chose_is_its_own_and_kept_in_the_cache(store_url: str, home: Path) -> None:
+    cache: Cache[Any] = Cache(CacheLimits(entries=1), SystemClock())
+    async with ModelServer(ScriptedModel(key="k3y")) as server:
+        config = settings(home, f'[agent]\nmodel = "openai:usual"\nbase_url = "{server.base_url}"\napi_key_env = "K"\n')
+        platform, agents = FakePlatform(), Agents(config, replace(given(home, {"K": "k3y"}), cache=cache))
+        await agents.open()
+        async with World(store_url, agents, [platform], settings=settings_of(config)):
+            for chat, words in (("a", "/model openai:other"), ("a", "one"), ("b", "two"), ("a", "three")):
+                await ask(platform, chat, words)
+            assert len(cache) == 1
+            for words in ("/new", "four"):
+                await ask(platform, "a", words)
+        await agents.close()
+        used = [seen.asked.body["model"] for seen in server.model.seen]
+    assert used == ["other", "usual", "other", "usual"]
+    assert len(cache) == 0
 
 
 @pytest.mark.parametrize(

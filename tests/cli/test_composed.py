@@ -1,0 +1,95 @@
+"""The whole, from a file: a real gateway process with a scripted model, tools, routes, rights and a person's yes."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everturn.testing_model import ModelServer, ScriptedModel
+from tests.cli.outside import call, post
+from tests.cli.program import GatewayProgram, everturn
+from tests.house import ROOT
+from tests.waiting import poll
+
+KEY = "k3y-of-the-tests"
+SETTINGS = """
+[agent]
+model = "openai:scripted"
+base_url = "URL"
+api_key_env = "THE_KEY"
+[agents.echo]
+command = ["PYTHON", "EXAMPLE"]
+[[routes]]
+chat = "letters"
+agent = "echo"
+[tools.files]
+enabled = true
+[tools.shell]
+enabled = true
+"""
+
+
+def rows(home: Path, chat: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = call(home, f"/api/chats/{chat}/transcript")["messages"]
+    return found
+
+
+async def answered(home: Path, chat: str, message_id: str, text: str) -> str:
+    """Post it and wait until the turn has ended; the last thing that was said."""
+    post(home, chat, message_id, text)
+    await poll(lambda: bool(ended(home, message_id)))
+    assert ended(home, message_id) == "answered"
+    return str(rows(home, chat)[-1]["content"])
+
+
+def state_of(home: Path, message_id: str) -> str:
+    (life,) = call(home, f"/control/explain/{message_id}")["messages"]
+    return str((life.get("turn") or {}).get("state", ""))
+
+
+def ended(home: Path, message_id: str) -> str:
+    state = state_of(home, message_id)
+    return state if state not in {"running", "interrupted", "waiting"} else ""
+
+
+@pytest.mark.timeout(240)
+async def test_a_file_composes_models_tools_agents_and_approvals(tmp_path: Path) -> None:
+    async with ModelServer(ScriptedModel(key=KEY)) as server:
+        write_settings(tmp_path, server.base_url)
+        with GatewayProgram(tmp_path, EVERTURN_AGENT_KIND="auto", THE_KEY=KEY) as gateway:
+            gateway.ready()
+            assert await answered(tmp_path, "ann", "1", "say hello") == "hello"
+            write = 'use write_file {"path": "a.txt", "content": "kept"}'
+            await answered(tmp_path, "ann", "2", write)
+            assert (tmp_path / "files" / "a.txt").read_text() == "kept"
+            assert await answered(tmp_path, "letters", "3", "hello") == "You wrote 5 letters."
+            post(tmp_path, "ann", "4", 'use run_command {"command": "echo done > b.txt"}')
+            await poll(lambda: state_of(tmp_path, "4") == "waiting")
+            assert not (tmp_path / "files" / "b.txt").exists()
+            post(tmp_path, "ann", "5", "/approve")
+            await poll(lambda: ended(tmp_path, "4") == "answered")
+            assert (tmp_path / "files" / "b.txt").read_text() == "done\n"
+        assert KEY not in gateway.output
+
+
+def write_settings(home: Path, url: str) -> None:
+    example = str(ROOT / "examples" / "process_agent.py")
+    text = SETTINGS.replace("URL", url).replace("PYTHON", sys.executable).replace("EXAMPLE", example)
+    (home / "everturn.toml").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[agent]\nkind = "llm"\nmodel = "openai:x"\napi_key_env = "NOT_THERE"\n', "NOT_THERE is not set"),
+        ('[agent]\nkind = "python"\nobject = "nowhere:x"\n', "agent.object: nowhere:x can not be loaded"),
+        ('[rights.platform.x.dm]\ncommands = ["dance"]\n', "names /dance, an unknown command"),
+        ('[mcp.a]\ncommand = ["x"]\npass_environment = ["NOT_THERE"]\n', "NOT_THERE, which is not set"),
+    ],
+)
+def test_what_is_found_only_at_the_start_ends_it_with_78(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "everturn.toml").write_text(text)
+    ended = everturn("run", "--port", "0", home=tmp_path, EVERTURN_AGENT_KIND="")
+    assert ended.code == 78
+    assert said in ended.err
