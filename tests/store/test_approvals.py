@@ -243,6 +243,7 @@ async def test_the_calls_behind_a_closed_question_are_skipped_and_have_their_res
     assert again.seq == 5
 
 
+@pytest.mark.parametrize(("busy", "state"), [("interrupt", "stopped"), ("rollback", "rolled_back")])
 async def test_a_message_that_ends_turns_ends_one_that_waits_for_an_answer(life: Life, busy: str, state: str) -> None:
     """The question is closed with it, and its call has a result."""
     await asked(life)
