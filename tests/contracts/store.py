@@ -42,7 +42,7 @@ AT_ONCE = Delivery(by_event=False, send_now=True)
 NUMBERED = ("entry", "session", "message", "event")
 TABLES = (
     *NUMBERED, "instance", "inbox", "cursor", "turn", "attempt", "effect", "outbox",
-    "approval", "allowance", "spending", "failure", "restart",
+    "approval", "allowance", "spending", "failure", "restart", "output", "memory",
 )  # fmt: skip
 Dump = dict[str, list[tuple[object, ...]]]
 

@@ -24,6 +24,7 @@ from tests.waiting import poll
 
 PROGRAM = str(ROOT / "tests" / "agent" / "tools" / "mcp_program.py")
 ENVIRON = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-secret"}
+pytestmark = pytest.mark.timeout(180)  # real servers that load a large library
 PATIENT = {"start_s": 60.0, "call_s": 60.0}
 
 

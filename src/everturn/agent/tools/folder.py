@@ -18,6 +18,7 @@ from everturn.agent.toolbox import ToolError
 
 LONGEST_PATH = 1024
 DEEPEST = 32
+MOST_FOLDERS = 10_000  # that one search opens
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _INSIDE = _FOLDER | getattr(os, "O_NOFOLLOW", 0)
 _FILE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
@@ -68,8 +69,9 @@ class Folder:
 
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
         """Every file below a folder, with its path; links are not followed, hidden folders are left out."""
-        waiting = ["/".join(parts_of(path))]
-        while waiting:
+        waiting, opened = ["/".join(parts_of(path))], 0
+        while waiting and opened < MOST_FOLDERS:
+            opened += 1
             here = waiting.pop()
             with suppress(ToolError):  # it was taken away meanwhile
                 for entry in self.entries(here):
