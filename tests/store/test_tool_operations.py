@@ -12,7 +12,7 @@ from everturn.store.operations.sending import Letter, post
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Begun
 from everturn.store.operations.turns import finish_effect, step
-from tests.contracts.store import BY_EVENT, BY_OUTBOX, Life, call_of, key_of, living, response, result, select
+from tests.contracts.store import AT_ONCE, BY_EVENT, BY_OUTBOX, Life, call_of, key_of, living, response, result, select
 
 OTHER = SessionSource(platform="fake", chat_id="other", user_id="u")
 
@@ -34,6 +34,7 @@ def letter(life: Life, begun: Begun, delivery: Delivery = BY_OUTBOX, call: str =
         text="hello",
         at=life.now,
         delivery=delivery,
+        instance=life.instance,
     )
 
 
@@ -49,7 +50,7 @@ async def begun_call(life: Life) -> Begun:
     return begun
 
 
-@pytest.mark.parametrize("delivery", [BY_OUTBOX, BY_EVENT])
+@pytest.mark.parametrize("delivery", [BY_OUTBOX, AT_ONCE, BY_EVENT])
 async def test_a_call_owes_one_message_however_often_it_is_repeated(life: Life, delivery: Delivery) -> None:
     """Promise 5: each repetition brings a number of its own, as a later life does."""
     await life.talk(chat="other")

@@ -54,7 +54,7 @@ class Gateway:
         self.outbox = Outbox(self.parts)
         self.turns = Turns(self.parts, agent, self.outbox)
         self.commands = Commands(self.parts, self.turns, self.outbox, self._restart_asked)
-        self.sending = Sending(self.parts, self.outbox.wake)
+        self.sending = Sending(self.parts, self.outbox)
         self.intake = Intake(self.parts, self.turns, self.commands, self.outbox)
         self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
         self.upkeep = Upkeep(self.parts, self.recovery)

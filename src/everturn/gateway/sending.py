@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 from everturn import points
 from everturn.agent.interface import TurnContext
+from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.model import SessionSource
 from everturn.store.operations.sending import Letter, Posted, post
@@ -16,9 +16,9 @@ from everturn.store.operations.sending import Letter, Posted, post
 class Sending:
     """What the send tool is given."""
 
-    def __init__(self, parts: Parts, wake: Callable[[str], None]) -> None:
+    def __init__(self, parts: Parts, outbox: Outbox) -> None:
         self._parts = parts
-        self._wake = wake
+        self._outbox = outbox
 
     async def send(self, turn: TurnContext, call_id: str, to: SessionSource | None, text: str) -> bool:
         """Owe this message, to the turn's own chat where none is named; False when nobody can be reached there yet.
@@ -43,6 +43,7 @@ class Sending:
             text=text,
             at=parts.clock.now(),
             delivery=parts.delivery(target.platform),
+            instance=parts.instance,
         )
 
     def _posted(self, letter: Letter, posting: asyncio.Future[Posted | None]) -> None:
@@ -54,5 +55,7 @@ class Sending:
         points.reached("message.owed")
         if letter.delivery.by_event:
             self._parts.hub.publish(letter.to_key, posted.events)
+        elif posted.reply is not None:
+            self._outbox.send(posted.reply)
         else:
-            self._wake(letter.to_key)
+            self._outbox.wake(letter.to_key)

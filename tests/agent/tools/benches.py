@@ -19,6 +19,11 @@ from tests.waiting import Changes
 Tools = Callable[["Bench"], Sequence[Tool]]
 
 
+def done(message: str) -> str:
+    """The answer to a message whose calls were made."""
+    return f"done: {message}"
+
+
 class ToolUser:
     """Each message is a JSON list of calls: [[tool, arguments], ...]. Other words are just answered."""
 
@@ -40,8 +45,9 @@ class ToolUser:
         else:
             await turn.settle(run)
         results = [row for row in await turn.own() if row.role == "tool"]
-        self._bench.finished(turn.source.message_id or "", results)
-        return Answer("done")
+        message = turn.source.message_id or ""
+        self._bench.finished(message, results)
+        return Answer(done(message))
 
 
 class Bench:
@@ -97,8 +103,9 @@ class Bench:
         return self.platform.say(chat, json.dumps(calls), f"m{self._count}", user_id=user, **about)
 
     async def results(self, message: str) -> list[Message]:
-        """What came of a message, waited for."""
+        """What came of a message, when its answer is on the screen: nothing of its turn is left to happen."""
         await self._changes.until(lambda: message in self._results)
+        await self.platform.until(lambda: any(shown.text == done(message) for shown in self.platform.screen))
         return self._results[message]
 
     async def talk(self, text: str, *, chat: str = "one", user: str = "ann") -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from everturn.errors import FenceLost
-from everturn.model import Event, SessionEntry, SessionSource
+from everturn.model import Event, Reply, SessionEntry, SessionSource
 from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_entry
-from everturn.store.operations.telling import Delivery, events_of, report, tell
+from everturn.store.operations.outbox import sent_at_once
+from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,12 +24,14 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     at: float
     delivery: Delivery
+    instance: int
 
 
 class Posted(msgspec.Struct, frozen=True):
-    """It is owed now, or was before; `events` are what watchers of the target are told."""
+    """It is owed now, or was before: what watchers of the target are told, and the message itself if it is ours to send."""
 
     events: tuple[Event, ...] = ()
+    reply: Reply | None = None
 
 
 def post(letter: Letter) -> Op[Posted | None]:
@@ -50,11 +53,20 @@ def post(letter: Letter) -> Op[Posted | None]:
         letter.number,
     )
     if not taken:
-        return Posted((yield from events_of(letter.to_key, letter.at)))
-    facts = yield from tell(
-        letter.number, letter.to_key, letter.to, letter.text, "sent", letter.at, letter.delivery, letter.turn
-    )
-    return Posted((yield from report(letter.to_key, target.event_seq, facts)) if target else ())
+        return (yield from _posted_before(letter))
+    # Claimed with the same commit where it can be: what is being sent is not overtaken by the turn's answer.
+    reply = yield from owe(
+        letter.number, letter.to_key, letter.turn, "notice", letter.to, letter.text, letter.at, letter.delivery,
+        letter.instance,
+    )  # fmt: skip
+    facts = [fact("notice", letter.at, text=letter.text, reason="sent")] if letter.delivery.by_event else []
+    return Posted((yield from report(letter.to_key, target.event_seq, facts)) if target else (), reply)
+
+
+def _posted_before(letter: Letter) -> Op[Posted]:
+    """Either this very operation ran before, and says the same; or an earlier life's did, and recovery sends it."""
+    events = yield from events_of(letter.to_key, letter.at)
+    return Posted(events, (yield from sent_at_once(letter.number, letter.instance)))
 
 
 def _lock(letter: Letter) -> Op[dict[str, SessionEntry | None]]:
