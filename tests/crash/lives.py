@@ -237,22 +237,20 @@ async def reset(world: World, platform: FakePlatform, agent: LedgerAgent) -> Non
     await _until_answered(world, platform, "one", answer_to("after"))
 
 
-def _shows(platform: FakePlatform, part: str) -> bool:
-    return any(part in each for each in platform.texts("one"))
+def _shows(platform: FakePlatform, part: str, times: int) -> bool:
+    return sum(part in each for each in platform.texts("one")) >= times
 
 
 async def undo(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
-    """`/undo`, `/branch` and `/retry`, each applied once: the last words are answered twice, in a copy."""
-    for text, answer in (
-        ("first", answer_to("first")),
-        ("/undo", "Hidden from the agent"),
-        ("last", answer_to("last")),
-        ("/branch", "a copy of the conversation, with its 2 messages"),
-        ("/retry", "Running your last message again"),
+    """`/branch`, `/retry` and `/undo`, each applied once: the words are answered twice, in a copy that is then hidden."""
+    for text, answer, times in (
+        ("last", answer_to("last"), 1),
+        ("/branch", "a copy of the conversation, with its 2 messages", 1),
+        ("/retry", answer_to("last"), 2),
+        ("/undo", "Hidden from the agent", 1),
     ):
         _say_once(platform, "one", text)
-        await platform.until(partial(_shows, platform, answer))
-    await platform.until(lambda: platform.texts("one").count(answer_to("last")) == 2)
+        await platform.until(partial(_shows, platform, answer, times))
     await world.stop()
 
 
