@@ -17,6 +17,7 @@ from tests.house import ROOT
 from tests.waiting import poll
 
 PROGRAM = Path(__file__).with_name("agent_program.py")
+LONGEST_S = 50.0
 SMALL = WireSettings(max_steps=5, retries=2, line_bytes=100_000, reply_bytes=300_000)
 
 
@@ -77,7 +78,7 @@ class Stage:
 
     async def said(self, before: int = 0) -> str:
         """What came after so many texts."""
-        await self.platform.until(lambda: len(self.platform.screen) > before)
+        await self.platform.until(lambda: len(self.platform.screen) > before, LONGEST_S)
         return self.platform.screen[-1].text
 
     def ledger(self, beginning: str = "") -> list[str]:
