@@ -13,6 +13,7 @@ from everturn.gateway_settings import machine_zone, settings_of
 
 FULL = """
 [agent]
+model = "openai:a"
 models = ["openai:a", "openai:b"]
 context_tokens = 5000
 [agents.coder]
@@ -50,7 +51,7 @@ def settings(home: Path, text: str) -> Settings:
 def test_the_defaults_of_the_file_are_those_of_the_gateway() -> None:
     ours, theirs = settings_of(Config()), Settings()
     changed = {name for name in Settings.__slots__ if getattr(ours, name) != getattr(theirs, name)}
-    assert changed <= {"policies", "context_tokens"}  # the zone is the machine's, the window is the model's
+    assert changed <= {"policies"}  # the zone is the machine's
     assert ours.policies.default.timezone == machine_zone()
 
 

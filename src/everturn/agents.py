@@ -177,7 +177,7 @@ class _Making:
                 model=config.model,
                 base_url=config.base_url or None,
                 api_key=self._key(config, table),
-                api_key_env=config.api_key_env or None,
+                api_key_env=config.api_key_env or USUAL_VARIABLES.get(config.model.partition(":")[0]),
                 **self._instructions(config, table),
                 max_steps=config.max_steps,
                 max_output_tokens=config.max_output_tokens or None,

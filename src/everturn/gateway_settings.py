@@ -45,7 +45,7 @@ def settings_of(config: Config) -> Settings:
         approval_expires_s=approvals.expires_s,
         rights=rights_of(config.rights),
         models=config.agent.models,
-        context_tokens=config.agent.context_tokens,
+        context_tokens=config.agent.context_tokens if config.agent.model else 0,
         limits=Limits(**asdict(config.spending)),
     )
 
