@@ -241,14 +241,3 @@ async def test_the_calls_behind_a_closed_question_are_skipped_and_have_their_res
     rows = await life.look("SELECT role, call_id FROM message ORDER BY seq")
     assert rows == [("user", None), ("assistant", None), ("tool", "call"), ("tool", "next"), ("user", None)]
     assert again.seq == 5
-
-
-@pytest.mark.parametrize(("busy", "state"), [("interrupt", "stopped"), ("rollback", "rolled_back")])
-async def test_a_message_that_ends_turns_ends_one_that_waits_for_an_answer(life: Life, busy: str, state: str) -> None:
-    """The question is closed with it, and its call has a result."""
-    await asked(life)
-    await life.accept("no, this", busy=busy)
-    assert (await life.began()).words == ("no, this",)
-    assert (await life.states("turn"))[0] == state
-    assert await life.look("SELECT state FROM approval") == [("closed",)]
-    assert await life.store.read(broken) == {}
