@@ -25,7 +25,7 @@ class ShellSettings:
     time_s: float = 120.0
     output_bytes: int = 200_000
     environment: tuple[str, ...] = ()  # more variables that commands may see
-    question_chars: int = 600
+    question_chars: int = 1_900  # a longer command is not asked about, and so not run
 
 
 class RunCommand(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,15 +90,18 @@ class Shell:
             )
         ]
 
-    def _question(self, what: RunCommand) -> str:
-        """The command in one line, so that what is approved is what is seen; a long one is shown by head and tail."""
-        shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in what.command)
-        most = self._settings.question_chars
-        if len(shown) > most:
-            shown = f"{shown[: most // 2]} [... {len(shown) - most} characters more ...] {shown[-most // 2 :]}"
-        return f"Run this command? {shown}"
+    def _question(self, what: RunCommand) -> str | None:
+        """The whole command in one line: what is approved is what is seen. One too long to be seen is not run at all."""
+        shown = _printable(what.command)
+        return None if self._unseen(shown) else f"Run this command? {shown}"
+
+    def _unseen(self, shown: str) -> bool:
+        return self._settings.approval == "ask" and len(shown) > self._settings.question_chars
 
     async def _run(self, what: RunCommand, place: Place) -> str:
+        if self._unseen(_printable(what.command)):
+            most = self._settings.question_chars
+            raise ToolError(f"the command is too long to be asked about: it must have at most {most} characters")
         output = HeadAndTail(self._settings.output_bytes)
 
         def said(data: bytes) -> None:
@@ -134,3 +137,7 @@ class Shell:
 def shell_tools(settings: ShellSettings, environ: Mapping[str, str], clock: Clock) -> list[Tool]:
     """The tool that runs commands."""
     return Shell(settings, environ, clock).tools()
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
