@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from everturn import points
 from tests.crash.lives import DIED, DONE, Death, Life, undisturbed
 from tests.crash.models import ModelProcess, asks
 from tests.crash.outside import history_of, transcript_of
@@ -65,3 +66,29 @@ def test_a_model_turn_survives_a_death_at_any_point(
 ) -> None:
     """Promises 4, 5 and 7 with a model that streams and several tool calls."""
     assert die_at_every_hit(homes_of(engine, request, tmp_path), model, point) > 0
+
+
+# What a model turn does not pass: approvals, compaction, commands and messages that tools send have stories of their own.
+OTHERS = (
+    "approval.",
+    "session.",
+    "command.",
+    "restart.",
+    "message.",
+    "drain.",
+    "turn.failed",
+    "turn.joined",
+    "turn.told",
+)
+PASSED = sorted(name for name in points.ALL if not name.startswith(OTHERS))
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("point", PASSED)
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_model_turn_survives_a_death_at_every_point_on_both_engines(
+    request: pytest.FixtureRequest, tmp_path: Path, model: ModelProcess, engine: str, point: str
+) -> None:
+    """From the door to the delivery, recovery included: a point that an undisturbed life does not pass costs one life."""
+    deaths = die_at_every_hit(homes_of(engine, request, tmp_path), model, point)
+    print(f"{engine} {point}: {deaths} deaths with a model")  # noqa: T201  torture shows what it did

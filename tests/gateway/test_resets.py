@@ -2,6 +2,7 @@
 
 import pytest
 
+from everturn.decide.patience import Patience
 from everturn.decide.session import ResetPolicy
 from everturn.gateway.parts import Policies, Settings
 from everturn.model import ACTIVE, ResumePending
@@ -10,13 +11,14 @@ from everturn.testing import FakePlatform, ManualClock, World, key_of
 from tests.gateway.scenes import EAGER, Actor, ask, die, entry_of, life_of, restarted, told, until_read
 
 HOUR = 3600.0
+ENDLESS = Patience(inactive_s=0, warn_s=0, working_s=0, stall_s=0)
 IDLE = ResetPolicy("idle", idle_minutes=60)
 DAILY = ResetPolicy("daily", at_hour=4, timezone="Europe/Berlin")
 MORNING = 1_800_000_000.0  # 2027-01-15, 9 o'clock in Berlin
 
 
-def settings(policy: ResetPolicy) -> Settings:
-    return Settings(policies=Policies(default=policy))
+def settings(policy: ResetPolicy, patience: Patience = Patience()) -> Settings:  # noqa: B008  frozen
+    return Settings(policies=Policies(default=policy), patience=patience)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ async def test_platform_and_chat_type_have_their_own_policy(store_url: str) -> N
 async def test_a_session_with_work_is_not_expired(store_url: str) -> None:
     """A turn begun before a boundary finishes in its session; policy applies to the next message."""
     platform, agent, clock = FakePlatform(), Actor(), ManualClock(MORNING)
-    async with World(store_url, agent, [platform], clock, settings(IDLE)) as world:
+    async with World(store_url, agent, [platform], clock, settings(IDLE, ENDLESS)) as world:
         platform.say("one", "hold")
         await agent.held("hold")
         clock.advance(2 * HOUR)
