@@ -19,6 +19,7 @@ from everturn.agent.interface import TurnContext
 from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
 from everturn.config import Loaded
+from everturn.front import door_of, invite, page_of
 from everturn.gateway.lifecycle import Gateway, Stop
 from everturn.gateway.parts import Settings
 from everturn.gateway_settings import settings_of
@@ -26,6 +27,7 @@ from everturn.home import Home, HomeLock
 from everturn.logs import set_up_logs
 from everturn.model import Json, SessionSource
 from everturn.platform.api import ApiPlatform
+from everturn.platform.web import WebPlatform
 from everturn.settings import Config
 from everturn.store.interface import Store
 from everturn.store.open import open_store
@@ -119,11 +121,12 @@ class Process:
         return self._gateway is not None and await self._gateway.sending.send(turn, call_id, to, text)
 
     async def _serve(self, store: Store, agents: Agents, settings: Settings) -> int:
-        platform = ApiPlatform()
-        self._gateway = gateway = Gateway(store, agents, {platform.name: platform}, self._clock, settings)
+        platform, page = ApiPlatform(), WebPlatform()
+        platforms = {each.name: each for each in (platform, page)}
+        self._gateway = gateway = Gateway(store, agents, platforms, self._clock, settings)
         gateway.asked.add_done_callback(self._asked_in_a_chat)
         await gateway.start()
-        serving = await self._open_door(gateway, platform)
+        serving = await self._open_door(gateway, platform, page)
         ends: set[asyncio.Future[Any]] = {self._stop, gateway.failed, serving.ended}
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._stop not in done:
@@ -136,7 +139,7 @@ class Process:
         log.info("ended", kind=stop.kind, reason=stop.reason)
         return EXIT_RESTART if stop.kind == "restart" else EXIT_PLANNED
 
-    async def _open_door(self, gateway: Gateway, platform: ApiPlatform) -> Serving:
+    async def _open_door(self, gateway: Gateway, platform: ApiPlatform, page: WebPlatform) -> Serving:
         server = self._config.server
         app = make_app(
             accept=gateway.intake.accept,
@@ -147,11 +150,14 @@ class Process:
             message_chars=self._config.limits.message_chars,
             token=self._home.api_token(),
             control=self,
+            page=page_of(page, self._home, self._config),
+            door=door_of(server),
         )
         serving = await serve_http(app, server.host, server.port)
         self._url = serving.url
         self._lock.update(serving.url)
         log.info("ready", address=serving.url, home=str(self._home.path), version=__version__)
+        await invite(app, server, serving.url)
         return serving
 
     async def _failed(self, done: set[asyncio.Future[Any]]) -> int:

@@ -16,10 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 from everturn.errors import ConfigError, HomeHeld
 
 log = logging.getLogger("everturn.home")
+ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  nothing is bound: these are replaced
 ASKING_S = 5.0
 RETRY_S = 0.01
 
@@ -42,6 +44,14 @@ class Holder:
         return f"process {self.pid} on {self.host}{address}, since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
+def reachable(url: str) -> str:
+    """A gateway's address as this machine reaches it, also when it listens on every address."""
+    parts = urlsplit(url)
+    host = ANY_ADDRESS.get(parts.hostname or "", parts.hostname or "")
+    named = f"[{host}]" if ":" in host else host
+    return f"http://{named}:{parts.port or 80}"
+
+
 class Home:
     """A directory and the names of what is in it."""
 
@@ -51,6 +61,7 @@ class Home:
         self.database = self.path / "everturn.db"
         self.token_file = self.path / "api_token"
         self.lock_file = self.path / "gateway.lock"
+        self.files = self.path / "files"
         self.demo_ledger = self.path / "demo-ledger.txt"
 
     @classmethod

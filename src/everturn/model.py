@@ -223,6 +223,13 @@ class Event(msgspec.Struct, frozen=True):
     at: float
 
 
+class Hint(msgspec.Struct, frozen=True):
+    """Something that moved just now, told to who watches and kept nowhere: the rows say what it was."""
+
+    kind: str
+    data: Json
+
+
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the outbox as the sender needs it."""
 

@@ -8,10 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from everturn.errors import EverturnError
-from everturn.home import Holder, Home
+from everturn.home import Holder, Home, reachable
 
 PATIENCE_S = 10.0
-ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  nothing is bound: these are replaced
 
 
 class Unreachable(EverturnError):
@@ -20,10 +19,7 @@ class Unreachable(EverturnError):
 
 def base_url(who: Holder) -> str:
     """Where a gateway is reached from this machine, also when it listens on every address."""
-    parts = urlsplit(who.url)
-    host = ANY_ADDRESS.get(parts.hostname or "", parts.hostname or "")
-    named = f"[{host}]" if ":" in host else host
-    return f"http://{named}:{parts.port or 80}"
+    return reachable(who.url)
 
 
 def ask(home: Home, who: Holder, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -25,6 +25,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("status", "Say whether the gateway runs and what is open."),
     "sessions": ("sessions", "List the sessions in force."),
     "explain": ("explain", "Tell the life of one message."),
+    "login": ("login", "Print a link that opens the page in a browser, once."),
+    "logout": ("login", "Log every browser out."),
+    "keys": ("keys", "Access keys for programs."),
     "config": ("settings", "Look at the settings."),
     "version": ("version", "Print the version."),
 }

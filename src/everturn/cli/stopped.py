@@ -6,13 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from everturn.clock import SystemClock
+from everturn.decide import web_words
+from everturn.errors import EverturnError
 from everturn.home import Home, HomeLock
 from everturn.platform.api import ApiPlatform
 from everturn.store.interface import Store
 from everturn.store.open import open_store
+from everturn.store.operations.access import list_keys, revoke_key
 from everturn.store.operations.entries import list_entries
 from everturn.store.operations.instances import last_end, without_end
 from everturn.store.operations.reading import figures
+from everturn.web.keys import key_json, make_key
 from everturn.web.looking import lives
 
 Json = dict[str, Any]
@@ -56,6 +61,22 @@ class Stopped:
     async def explain(self, message_id: str) -> list[Json]:
         """From the rows."""
         return await self._store.read(lives, ApiPlatform().stored_ids(message_id))
+
+    async def keys(self) -> list[Json]:
+        """From the rows."""
+        return [key_json(key) for key in await self._store.read(list_keys)]
+
+    async def make_key(self, name: str, scopes: tuple[str, ...]) -> str:
+        """Into the store itself."""
+        try:
+            return await make_key(self._store, SystemClock(), name, scopes)
+        except ValueError as error:
+            raise EverturnError(str(error)) from None
+
+    async def revoke_key(self, name: str) -> None:
+        """In the store itself."""
+        if not await self._store.run(revoke_key, name, SystemClock().now()):
+            raise EverturnError(web_words.no_such_key(name))
 
 
 @asynccontextmanager

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from everturn.cli.client import Unreachable, answers, ask
 from everturn.config import read_config
-from everturn.errors import HomeHeld
+from everturn.decide import web_words
+from everturn.errors import EverturnError, HomeHeld
 from everturn.home import Holder, Home, HomeLock, holder
 from everturn.store.address import sqlite_path
 
@@ -36,6 +37,18 @@ class View(Protocol):
 
     async def explain(self, message_id: str) -> list[Json]:
         """The lives of the messages with this id."""
+        ...
+
+    async def keys(self) -> list[Json]:
+        """The access keys, the newest first."""
+        ...
+
+    async def make_key(self, name: str, scopes: tuple[str, ...]) -> str:
+        """Make an access key; its secret."""
+        ...
+
+    async def revoke_key(self, name: str) -> None:
+        """End an access key at once."""
         ...
 
 
@@ -66,6 +79,20 @@ class Running:
         messages: list[Json] = found["messages"]
         return messages
 
+    async def keys(self) -> list[Json]:
+        """As the gateway says."""
+        keys: list[Json] = ask(self._home, self._who, "GET", "/control/keys")["keys"]
+        return keys
+
+    async def make_key(self, name: str, scopes: tuple[str, ...]) -> str:
+        """The gateway makes it."""
+        made = ask(self._home, self._who, "POST", "/control/keys", {"name": name, "scopes": list(scopes)})
+        return str(made["key"])
+
+    async def revoke_key(self, name: str) -> None:
+        """The gateway ends it."""
+        ask(self._home, self._who, "DELETE", f"/control/keys/{quote(name, safe='')}")
+
 
 class Untouched:
     """A home in which no gateway has ever run."""
@@ -84,6 +111,18 @@ class Untouched:
     async def explain(self, message_id: str) -> list[Json]:  # noqa: ARG002  the protocol's
         """There is no message at all."""
         return []
+
+    async def keys(self) -> list[Json]:
+        """There are none."""
+        return []
+
+    async def make_key(self, name: str, scopes: tuple[str, ...]) -> str:  # noqa: ARG002  the protocol's
+        """A key needs a home to be kept in."""
+        raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
+
+    async def revoke_key(self, name: str) -> None:
+        """There is nothing to end."""
+        raise EverturnError(web_words.no_such_key(name))
 
 
 @asynccontextmanager

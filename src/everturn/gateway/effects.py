@@ -88,6 +88,7 @@ class Effects:
         then = rest[0] if rest and not steered and rest[0].ask is None else None
         self._attempt.waiting = await self._store.run(finish_effect, begun, result, then, shown.whole, dropped)
         points.reached("effect.committed")
+        self._attempt.parts.hub.moved(begun.key, begun.turn)
         return [result, *dropped]
 
     async def _steered(self) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from everturn.model import Event
+from everturn.model import Event, Hint
 
 BACKLOG = 256
 
@@ -27,7 +27,8 @@ class Resync:
     """Something happened that must be read from the store."""
 
 
-Item = Event | Delta | Resync
+Item = Event | Delta | Hint | Resync
+ALL_OF = "all of "  # and a platform: watches whatever happens to any key of it
 
 
 class Watch:
@@ -55,19 +56,24 @@ class Hub:
     def __init__(self) -> None:
         self._watches: dict[str, set[Watch]] = {}
         self._live: dict[str, Delta] = {}
+        self._wide = 0
 
-    def watch(self, key: str) -> Watch:
+    def watch(self, *keys: str) -> Watch:
         """Begin to watch; first read the store, then what comes."""
         watch = Watch()
-        self._watches.setdefault(key, set()).add(watch)
+        for key in keys:
+            self._watches.setdefault(key, set()).add(watch)
+            self._wide += key.startswith(ALL_OF)
         return watch
 
-    def leave(self, key: str, watch: Watch) -> None:
+    def leave(self, watch: Watch, *keys: str) -> None:
         """Stop watching."""
-        watches = self._watches.get(key, set())
-        watches.discard(watch)
-        if not watches:
-            self._watches.pop(key, None)
+        for key in keys:
+            watches = self._watches.get(key, set())
+            watches.discard(watch)
+            self._wide -= key.startswith(ALL_OF)
+            if not watches:
+                self._watches.pop(key, None)
 
     def publish(self, key: str, events: Iterable[Event]) -> None:
         """Tell of committed events."""
@@ -76,11 +82,25 @@ class Hub:
             for event in events:
                 for watch in watches:
                     watch.put(event)
+        if self._wide:
+            self._tell_all(key)
+
+    def moved(self, key: str, turn: int) -> None:
+        """Tell that a running turn has committed something."""
+        for watch in self._watches.get(key, ()):
+            watch.put(Hint("step", {"turn": str(turn)}))
+
+    def _tell_all(self, key: str) -> None:
+        platform = key.split(":", 3)[2]
+        for watch in self._watches.get(ALL_OF + platform, ()):
+            watch.put(Hint("elsewhere", {"key": key}))
 
     def resync(self, key: str) -> None:
         """Tell that something was committed whose events are not at hand."""
         for watch in self._watches.get(key, ()):
             watch.put(Resync())
+        if self._wide:
+            self._tell_all(key)
 
     def stream(self, key: str, turn: str, text: str) -> None:
         """Show the text so far of a running turn."""

@@ -165,6 +165,7 @@ class JournaledTurn:
         )
         self._attempt.moves()
         points.reached("step.committed")
+        self._parts.hub.moved(self._attempt.begun.key, self._attempt.begun.turn)
         if self._attempt.suspect:
             self._attempt.suspect = False
             self._proven(self._attempt.begun.key)

@@ -36,6 +36,10 @@ def _zone_problem(name: str) -> str | None:
     return None
 
 
+def _public_problem(url: str) -> str | None:
+    return None if not url or re.fullmatch(r"https?://[^\s/?#@]+/?", url) else "it is none of these"
+
+
 def _host_problem(host: str) -> str | None:
     return None if host and not re.search(r"\s", host) else "it is empty or has a space"
 
@@ -191,6 +195,12 @@ class LimitsConfig:
     queue_per_session: int = setting(
         32, "How many messages may wait in one conversation. Who sends more is told to try later.", between=(1, 100_000)
     )
+    file_megabytes: float = setting(
+        20.0, "The largest file that can be dropped into a conversation.", between=(0, 10_000)
+    )
+    files_megabytes: float = setting(
+        1000.0, "How much room all such files may take in the home together.", between=(0, 1_000_000)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,3 +214,15 @@ class ServerConfig:
         check=_host_problem,
     )
     port: int = setting(8484, "The port of the HTTP server. 0: any free one.", between=(0, 65_535))
+    public_url: str = setting(
+        "",
+        "The address at which people reach the page, if it is not the one listened on: behind a proxy that speaks https."
+        " Cookies are for https only then.",
+        form='empty, or "https://HOST"',
+        check=_public_problem,
+    )
+    requests_per_minute: float = setting(
+        600.0,
+        "How many requests one access key, or one address without a key, may make in a minute. 0: no limit.",
+        between=(0, 1_000_000),
+    )

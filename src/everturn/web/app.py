@@ -1,10 +1,9 @@
-"""The web application: lets in who has the token, then hands the request to its endpoint. Every error is JSON."""
+"""The web application: lets in who may enter, then hands the request to its endpoint. Every error is JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 from collections.abc import Callable
 
 import structlog
@@ -12,18 +11,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn.errors import StoreError
 from everturn.model import SessionSource
+from everturn.web.access import Access, NotAdmitted
 from everturn.web.answers import BadRequest, Header, Reply, answer, not_now, refusal
-from everturn.web.control import OPEN_PATHS
-from everturn.web.events import EventStreams
+from everturn.web.events import EventStreams, Watched
 from everturn.web.messages import Chats, Messages
-from everturn.web.queries import header_of, place_of
+from everturn.web.queries import place_of
 from everturn.web.transcripts import Transcripts
+from everturn.web.visits import Visits
 
 log = structlog.get_logger()
 CHATS = b"/api/chats/"
 MESSAGES = b"/messages"
 METHODS = {b"messages": "POST", b"events": "GET", b"transcript": "GET"}
-WHO_ARE_YOU = "send the header `Authorization: Bearer TOKEN` with the token in the file api_token of the gateway's home"
+BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
 
 
 class WebApp:
@@ -34,7 +34,8 @@ class WebApp:
         *,
         chats: Chats,
         key_of: Callable[[SessionSource], str],
-        token: str,
+        access: Access,
+        visits: Visits,
         messages: Messages,
         events: EventStreams,
         transcripts: Transcripts,
@@ -42,8 +43,8 @@ class WebApp:
     ) -> None:
         self._chats = chats
         self._key_of = key_of
-        self._token = token.encode()
-        self._bearer = b"Bearer " + self._token
+        self.access = access
+        self.visits = visits
         self._messages = messages
         self._events = events
         self._transcripts = transcripts
@@ -54,6 +55,8 @@ class WebApp:
         """Answer one request, whatever happens."""
         try:
             await self._answer(scope, receive, send)
+        except NotAdmitted as error:
+            await answer(send, error.reply)
         except BadRequest as error:
             await answer(send, refusal(400, str(error)))
         except StoreError as error:
@@ -73,9 +76,11 @@ class WebApp:
                 given = value
             elif name == b"content-length":
                 announced = int(value)
+            elif name in BROWSERS:
+                return None
         if announced is None or announced > self._messages.most or b"/" in raw or b"?" in raw:
             return None
-        return raw if self._allowed(given) else None
+        return raw if self.access.is_token(given) else None
 
     async def post(self, raw: bytes, body: bytes) -> Reply:
         """The answer to a posted message, whatever happens."""
@@ -100,20 +105,11 @@ class WebApp:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: bytes = scope["raw_path"]
-        if path not in OPEN_PATHS and not self._allowed(header_of(scope, b"authorization")):
-            await answer(send, refusal(401, WHO_ARE_YOU, (b"www-authenticate", b'Bearer realm="everturn"')))
-        elif path.startswith(CHATS):
+        await self.access.admit(scope)
+        if path.startswith(CHATS):
             await self._in_chat(path, scope, receive, send)
         else:
             await self._others(scope, receive, send)
-
-    def _allowed(self, given: bytes | None) -> bool:
-        if given is None:
-            return False
-        if hmac.compare_digest(given, self._bearer):
-            return True
-        scheme, _, token = given.partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
 
     async def _in_chat(self, path: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         raw, _, what = path[len(CHATS) :].partition(b"/")
@@ -126,7 +122,7 @@ class WebApp:
         elif what == b"messages":
             await self._messages(raw, scope, receive, send)
         elif what == b"events":
-            await self._events(self._key(raw), place_of(scope), receive, send)
+            await self._events(Watched(self._key(raw)), place_of(scope), receive, send)
         else:
             await self._transcripts(self._key(raw), scope, send)
 

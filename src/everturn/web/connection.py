@@ -143,7 +143,7 @@ class Connection(HttpToolsProtocol):
             return
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started):
-            self.transport.write(refusal(status, why).wire(CLOSE))
+            self.transport.write(refusal(status, why).wire(*self.server_state.default_headers, CLOSE))
         self.transport.close()
 
 

@@ -5,20 +5,25 @@ said right now. Whoever reconnects with the last id it saw misses nothing and he
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from starlette.types import Receive, Send
 
+from everturn.decide import web_words
 from everturn.errors import StoreError, StoreUnavailable
-from everturn.model import Event
+from everturn.model import Event, Hint
 from everturn.store.interface import Store
 from everturn.store.operations.telling import event_range, events_after
-from everturn.web.answers import answer, encode, not_now
+from everturn.web.answers import answer, encode, not_now, refusal, retry_after
 
 T = TypeVar("T")
 PAGE = 50
 MOST_STREAMS = 2_000
+MOST_OF_ONE = 32
+FULL_S = 10.0
 FIRST_LOOK_S = 5.0
 HEAD = [
     (b"content-type", b"text/event-stream"),
@@ -47,11 +52,11 @@ class Delta(Protocol):
 class Hub(Protocol):
     """What happens to keys, as it happens: events, deltas, and anything else for 'read the store'."""
 
-    def watch(self, key: str) -> Any:
+    def watch(self, *keys: str) -> Any:
         """Begin to watch: something with `async next()`."""
         ...
 
-    def leave(self, key: str, watch: Any) -> None:
+    def leave(self, watch: Any, *keys: str) -> None:
         """Stop watching."""
         ...
 
@@ -60,44 +65,60 @@ class Hub(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What a stream shows: a key, what else its hints are about, and who watches."""
+
+    key: str
+    also: tuple[str, ...] = ()
+    person: str = ""
+
+
 class EventStreams:
-    """`GET /api/chats/{chat}/events`, any number of them up to a bound."""
+    """`GET .../events`, any number of them up to a bound, and up to one for each person."""
 
     def __init__(self, hub: Hub, store: Store, heartbeat_s: float) -> None:
         self._hub = hub
         self._store = store
         self._heartbeat_s = heartbeat_s
-        self._open: set[asyncio.Future[None]] = set()
+        self._open: dict[asyncio.Future[None], str] = {}
+        self._persons: Counter[str] = Counter()
 
-    async def __call__(self, key: str, after: int | None, receive: Receive, send: Send) -> None:
+    async def __call__(self, watched: Watched, after: int | None, receive: Receive, send: Send) -> None:
         """Stream until the client goes, the store fails or `close` ends it."""
         if len(self._open) >= MOST_STREAMS:
             await answer(send, not_now(f"{MOST_STREAMS} event streams are open; close one"))
             return
-        feed = _Feed(self._hub, self._store, key, send, self._heartbeat_s)
+        if watched.person and self._persons[watched.person] >= MOST_OF_ONE:
+            await answer(send, refusal(429, web_words.TOO_MANY_WINDOWS, retry_after(FULL_S)))
+            return
+        feed = _Feed(self._hub, self._store, watched, send, self._heartbeat_s)
         feeding = asyncio.ensure_future(feed.run(after))
         gone = asyncio.ensure_future(_gone(receive))
-        self._open.add(feeding)
+        self._open[feeding] = watched.person
+        self._persons[watched.person] += 1
         try:
             await asyncio.wait({feeding, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._open.discard(feeding)
+            del self._open[feeding]
+            self._persons[watched.person] -= 1
             await _ended(feeding, gone)
         await _conclude(feed, feeding, send)
 
     def close(self) -> None:
         """End every stream; its client comes back with the last id it saw."""
-        for feeding in self._open:
+        for feeding in list(self._open):
             feeding.cancel()
 
 
 class _Feed:
     """One stream: where it is in the key's events, and how to go on."""
 
-    def __init__(self, hub: Hub, store: Store, key: str, send: Send, heartbeat_s: float) -> None:
+    def __init__(self, hub: Hub, store: Store, watched: Watched, send: Send, heartbeat_s: float) -> None:
         self._hub = hub
         self._store = store
-        self._key = key
+        self._key = watched.key
+        self._keys = (watched.key, *watched.also)
         self._send = send
         self._heartbeat_s = heartbeat_s
         self._last = 0
@@ -106,7 +127,7 @@ class _Feed:
 
     async def run(self, after: int | None) -> None:
         """Watch before reading, so that nothing falls between the two."""
-        watch = self._hub.watch(self._key)
+        watch = self._hub.watch(*self._keys)
         running = self._hub.live(self._key)
         try:
             await self._begin(after)
@@ -115,7 +136,7 @@ class _Feed:
             while True:
                 await self._take(await self._beating(watch.next()))
         finally:
-            self._hub.leave(self._key, watch)
+            self._hub.leave(watch, *self._keys)
 
     async def _begin(self, after: int | None) -> None:
         """Find the place before the client hears that it is heard: what it causes from then on is not missed."""
@@ -148,6 +169,8 @@ class _Feed:
                 await self._catch_up()
         elif isinstance(item, Delta):
             await self._show(item)
+        elif isinstance(item, Hint):
+            await self._emit(f"event: {item.kind}\ndata: ".encode() + encode(item.data) + b"\n\n")
         else:
             await self._catch_up()
             await self._show(self._hub.live(self._key))

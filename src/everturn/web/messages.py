@@ -12,6 +12,7 @@ from everturn import points
 from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong
 from everturn.model import Inbound, SessionSource
 from everturn.store.operations.inbox import Accepted, Outcome
+from everturn.web.access import visitor_of
 from everturn.web.answers import Reply, answer, encode, not_now, refusal, retry_after
 from everturn.web.queries import header_of
 
@@ -32,8 +33,8 @@ class Chats(Protocol):
         """Where messages of this chat come from."""
         ...
 
-    def read(self, chat: str, body: bytes) -> Inbound:
-        """The message in a posted body."""
+    def read(self, chat: str, body: bytes, person: str | None = None) -> Inbound:
+        """The message in a posted body, of the platform's own person or of this one."""
         ...
 
     def stored_ids(self, message_id: str) -> list[str]:
@@ -62,15 +63,15 @@ class Messages:
         if body is None:
             return
         too_large = f"the body is larger than {self.most} bytes, which the longest message does not need"
-        reply = await self.take(raw, body) if len(body) <= self.most else refusal(413, too_large)
+        reply = await self.take(raw, body, person_of(scope)) if len(body) <= self.most else refusal(413, too_large)
         await answer(send, reply)
         if reply.status < 300:
             points.reached("inbox.acknowledged")
 
-    async def take(self, raw: bytes, body: bytes) -> Reply:
+    async def take(self, raw: bytes, body: bytes, person: str | None = None) -> Reply:
         """Have a posted message stored; the answer to its sender."""
         try:
-            inbound = self._chats.read(self._chats.chat(raw), body)
+            inbound = self._chats.read(self._chats.chat(raw), body, person)
         except ValueError as error:
             return refusal(400, str(error))
         try:
@@ -93,6 +94,12 @@ class Messages:
             body += message.get("body", b"")
             more = message.get("more_body", False)
         return body
+
+
+def person_of(scope: Scope) -> str | None:
+    """Who writes, if it is not the platform's own person: a program is known by the name of its key."""
+    visitor = visitor_of(scope)
+    return f"key:{visitor.key}" if visitor is not None and visitor.key is not None else None
 
 
 def _refusal(error: EverturnError) -> Reply:

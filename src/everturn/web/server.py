@@ -9,22 +9,51 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import uvicorn
+from starlette.applications import Starlette
 
+from everturn.clock import Clock, SystemClock
+from everturn.decide.access import Place
 from everturn.errors import ConfigError
 from everturn.model import SessionSource
 from everturn.store.interface import Store
+from everturn.web.access import Access
 from everturn.web.app import WebApp
+from everturn.web.bodies import HANDLERS
 from everturn.web.connection import Connection, Server
-from everturn.web.control import Control, control_app
+from everturn.web.control import Control, control_routes
+from everturn.web.conversations import About, Conversations
 from everturn.web.events import EventStreams, Hub
+from everturn.web.files import Files
+from everturn.web.headers import headers
+from everturn.web.keys import Keys
 from everturn.web.messages import Accept, Chats, Messages
+from everturn.web.page_files import PageFiles
 from everturn.web.transcripts import Transcripts
+from everturn.web.visits import Visits
 
 HEARTBEAT_S = 15.0
 PATIENCE_S = 30.0
 KEEP_ALIVE_S = 75
 MOST_CONNECTIONS = 4_096
 END_WITHIN_S = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What the page needs beside the api: its platform, where files are kept, and what it is told when it opens."""
+
+    chats: Chats
+    files: Files
+    about: About = About()  # noqa: RUF009  frozen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """Where we are reached, and how often one may knock."""
+
+    place: Place = Place()  # noqa: RUF009  frozen
+    per_minute: float = 600
+    clock: Clock = SystemClock()  # noqa: RUF009  it has no state
 
 
 def make_app(
@@ -38,16 +67,38 @@ def make_app(
     token: str,
     control: Control,
     heartbeat_s: float = HEARTBEAT_S,
+    page: Page | None = None,
+    door: Door = Door(),  # noqa: B008  frozen
 ) -> WebApp:
-    """The gateway's web application: the endpoints of the api platform, health and control."""
+    """The gateway's web application: the endpoints of the api platform, health and control, and the page."""
+    clock = door.clock
+    access = Access(token=token, store=store, clock=clock, place=door.place, per_minute=door.per_minute)
+    events = EventStreams(hub, store, heartbeat_s)
+    visits = Visits(access, store, clock)
+    routes = [*control_routes(control, store, chats), *Keys(store, clock).routes(), *visits.routes()]
+    if page is not None:
+        messages = Messages(accept, page.chats, message_chars)
+        talks = Conversations(
+            store=store,
+            clock=clock,
+            chats=page.chats,
+            key_of=key_of,
+            messages=messages,
+            events=events,
+            about=page.about,
+        )
+        routes += [*talks.routes(), *page.files.routes(), *PageFiles().routes()]
+    others = Starlette(routes=routes, exception_handlers=HANDLERS)
+    others.router.redirect_slashes = False
     return WebApp(
         chats=chats,
         key_of=key_of,
-        token=token,
+        access=access,
+        visits=visits,
         messages=Messages(accept, chats, message_chars),
-        events=EventStreams(hub, store, heartbeat_s),
+        events=events,
         transcripts=Transcripts(store),
-        others=control_app(control, store, chats),
+        others=others,
     )
 
 
@@ -82,7 +133,7 @@ async def serve(app: WebApp, host: str, port: int, *, patience_s: float = PATIEN
     listener = _listen(host, port)
     config = uvicorn.Config(
         app, http=Connection, ws="none", loop="none", lifespan="off", interface="asgi3", log_config=None,
-        log_level="error", access_log=False, proxy_headers=False, server_header=False,
+        log_level="error", headers=headers(secure=app.access.place.secure), access_log=False, proxy_headers=False, server_header=False,
         limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=END_WITHIN_S,
     )  # fmt: skip
     server = Server(config, patience_s)

@@ -1,0 +1,141 @@
+"""Who may do what over HTTP: the scopes of a route and of a key, and which Host and Origin are our own. Everything that
+is not named here is the owner's alone.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+
+class Scope(StrEnum):
+    """What a key may be made for."""
+
+    CHAT = "chat"
+    READ = "read"
+    OPS = "ops"
+    ADMIN = "admin"
+    OWNER = "owner"  # the home's token and the owner's browser; no key has it
+
+
+GRANTABLE = (Scope.CHAT, Scope.READ, Scope.OPS, Scope.ADMIN)
+MEANINGS = {
+    Scope.CHAT: "send messages and read the chats of the api platform",
+    Scope.READ: "look: status, sessions, the life of a message, transcripts, figures",
+    Scope.OPS: "look, and act on the gateway: stop, restart",
+    Scope.ADMIN: "everything, keys included; not the owner's page",
+}
+OWNER = frozenset(Scope)
+NOBODY: frozenset[Scope] = frozenset()
+_INCLUDED = {
+    Scope.OPS: frozenset({Scope.READ}),
+    Scope.ADMIN: frozenset({Scope.CHAT, Scope.READ, Scope.OPS}),
+}
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+OPEN_ALWAYS = frozenset({"/health", "/ready"})
+OPEN_PAGES = frozenset({"/", "/login", "/offline.js", "/favicon.ico"})
+_OPEN_BELOW = "/assets/"
+# The first rule whose path begins like the request's: who may look, and who may act there.
+_RULES: tuple[tuple[str, frozenset[Scope], frozenset[Scope]], ...] = (
+    ("/api/chats/", frozenset({Scope.CHAT, Scope.READ}), frozenset({Scope.CHAT})),
+    ("/v1/", frozenset({Scope.CHAT}), frozenset({Scope.CHAT})),
+    ("/metrics", frozenset({Scope.READ}), NOBODY),
+    ("/openapi.json", frozenset({Scope.CHAT, Scope.READ}), NOBODY),
+    ("/control/keys", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
+    ("/control/login", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
+    ("/control/logout", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
+    ("/control/", frozenset({Scope.READ}), frozenset({Scope.OPS})),
+)
+_FORWARDED = frozenset({"same-origin", "none"})
+_LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where this gateway is reached: the name it listens on, and the address people are given, if any."""
+
+    host: str = "127.0.0.1"
+    public_url: str = ""
+
+    @property
+    def secure(self) -> bool:
+        """Whether people reach us through https."""
+        return self.public_url.startswith("https://")
+
+    @property
+    def origin(self) -> str:
+        """The origin of the public address, as browsers write it."""
+        parts = urlsplit(self.public_url)
+        return f"{parts.scheme}://{parts.netloc}".lower() if parts.netloc else ""
+
+
+def is_open(path: str) -> bool:
+    """Whether a path is answered to everybody: it shows nothing of anybody."""
+    return path in OPEN_ALWAYS or is_page(path)
+
+
+def is_page(path: str) -> bool:
+    """Whether a path is a part of the page itself, or its login."""
+    return path in OPEN_PAGES or path.startswith(_OPEN_BELOW)
+
+
+def needed(method: str, path: str) -> frozenset[Scope]:
+    """The scopes of which any one is enough here."""
+    for begin, look, act in _RULES:
+        if path.startswith(begin):
+            return look if method in SAFE else act
+    return frozenset({Scope.OWNER})
+
+
+def granted(scopes: Iterable[str]) -> frozenset[Scope]:
+    """What a key with these scopes may do; a scope that is not known gives nothing."""
+    own = frozenset(Scope(name) for name in scopes if name in GRANTABLE)
+    return own.union(*(_INCLUDED.get(scope, NOBODY) for scope in own))
+
+
+def own_host(header: str | None, place: Place) -> bool:
+    """Whether a Host header names us. A name that somebody else's DNS points here must not reach a browser's cookie.
+
+    An address cannot be pointed elsewhere, so every literal one is ours.
+    """
+    host = _name_of(header or "")
+    if host is None:
+        return False
+    if _LOOPBACK.fullmatch(host) or host == place.host.lower():
+        return True
+    if host == (urlsplit(place.public_url).hostname or "").lower() and host:
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def own_origin(origin: str | None, fetch_site: str | None, host: str | None, place: Place) -> bool:
+    """Whether a request that changes something comes from our own page, or from a program that is no browser."""
+    if fetch_site is not None and fetch_site not in _FORWARDED:
+        return False
+    if origin is None:
+        return True
+    given = origin.lower()
+    if place.origin and given == place.origin:
+        return True
+    parts = urlsplit(given)
+    return parts.scheme in {"http", "https"} and bool(host) and parts.netloc == (host or "").lower()
+
+
+def _name_of(header: str) -> str | None:
+    """The host in a Host header, without its port; None when it is none."""
+    try:
+        parts = urlsplit(f"//{header}")
+        _ = parts.port
+    except ValueError:
+        return None
+    if parts.path or parts.query or parts.username is not None or parts.password is not None:
+        return None
+    return parts.hostname

@@ -1,0 +1,45 @@
+"""What the gateway's HTTP side is made of: the page, the door, and the link that a person opens first."""
+
+from __future__ import annotations
+
+import sys
+
+from everturn import __version__
+from everturn.decide import web_words
+from everturn.decide.access import Place
+from everturn.decide.commands import REGISTRY
+from everturn.home import Home, reachable
+from everturn.model import Json
+from everturn.platform.web import WebPlatform
+from everturn.settings import Config, ServerConfig
+from everturn.web.app import WebApp
+from everturn.web.conversations import About
+from everturn.web.files import MEGABYTE, Files
+from everturn.web.server import Door, Page
+from everturn.web.visits import LOGIN_S
+
+
+def page_of(platform: WebPlatform, home: Home, config: Config) -> Page:
+    """The page."""
+    limits = config.limits
+    file_bytes = int(limits.file_megabytes * MEGABYTE)
+    commands: tuple[Json, ...] = tuple(
+        {"name": each.name, "arguments": each.arguments, "line": each.line} for each in REGISTRY
+    )
+    return Page(
+        chats=platform,
+        files=Files(home.files, file_bytes, int(limits.files_megabytes * MEGABYTE)),
+        about=About(version=__version__, commands=commands, message_chars=limits.message_chars, file_bytes=file_bytes),
+    )
+
+
+def door_of(server: ServerConfig) -> Door:
+    """Where we are reached, and how often one may knock."""
+    return Door(place=Place(server.host, server.public_url), per_minute=server.requests_per_minute)
+
+
+async def invite(app: WebApp, server: ServerConfig, url: str) -> None:
+    """On a terminal, print a link that opens the page once; a log must not have one."""
+    if sys.stdout.isatty():
+        login = await app.visits.make()
+        print(web_words.one_login(login.link(server.public_url or reachable(url)), LOGIN_S / 60), flush=True)  # noqa: T201

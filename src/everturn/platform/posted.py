@@ -1,0 +1,89 @@
+"""What is posted over HTTP, as values: for the platforms `api` and `web`. They cannot be sent to: the event row is the delivery.
+
+The endpoints themselves are in everturn/web; this is the translation they use. What is wrong with a request is a
+ValueError whose text tells its sender what to change.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from everturn.model import Inbound, SessionSource
+
+ID_CHARS = 200
+CHAT_CHARS = 200
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+class Post(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of a posted message."""
+
+    id: str
+    text: str
+
+
+_read_post = msgspec.json.Decoder(Post).decode
+
+
+class PostedPlatform:
+    """A platform whose messages are posted to us, and whose people watch events."""
+
+    name = ""
+    account = ""
+    person: str | None = None
+
+    def chat(self, raw: bytes) -> str:
+        """The chat's name from its place in the request's path, still percent-encoded there."""
+        try:
+            name = (unquote_to_bytes(raw) if b"%" in raw else raw).decode()
+        except UnicodeDecodeError:
+            raise ValueError("the chat's name is not UTF-8; percent-encode its UTF-8 bytes") from None
+        return _name("the chat's name", name, CHAT_CHARS)
+
+    def source(self, chat: str, message_id: str | None = None, person: str | None = None) -> SessionSource:
+        """Where a message of this chat comes from."""
+        who = person or self.person
+        return SessionSource(platform=self.name, chat_id=chat, message_id=message_id, user_id=who)
+
+    def read(self, chat: str, body: bytes, person: str | None = None) -> Inbound:
+        """The message in a posted body."""
+        post = _post(body)
+        _name("the id", post.id, ID_CHARS)
+        if not post.text or post.text.isspace():
+            raise ValueError("the text is empty; a message needs words")
+        if "\x00" in post.text:
+            raise ValueError("the text holds a NUL character, which cannot be kept; leave it out")
+        return Inbound(id=unique_id(chat, post.id), source=self.source(chat, post.id, person), text=post.text)
+
+    def stored_ids(self, message_id: str) -> list[str]:
+        """How an id that a person names may be stored: as it is, or escaped in front of an `@` and the chat."""
+        return list(dict.fromkeys([message_id, _escaped(message_id)]))
+
+
+def unique_id(chat: str, message_id: str) -> str:
+    """A client's id is unique within its chat; the first `@` parts the two whatever they contain."""
+    return f"{_escaped(message_id)}@{chat}"
+
+
+def _escaped(message_id: str) -> str:
+    return message_id.replace("%", "%25").replace("@", "%40")
+
+
+def _post(body: bytes) -> Post:
+    try:
+        return _read_post(body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f'the body must be JSON like {{"id": "...", "text": "..."}}: {error}') from None
+
+
+def _name(what: str, text: str, longest: int) -> str:
+    if not text:
+        raise ValueError(f"{what} is empty")
+    if len(text) > longest:
+        raise ValueError(f"{what} has {len(text)} characters; at most {longest} are taken")
+    if _UNFIT.search(text):
+        raise ValueError(f"{what} holds a control character; leave it out")
+    return text

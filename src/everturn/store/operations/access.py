@@ -1,0 +1,136 @@
+"""Who may enter over HTTP: access keys of programs, one-time logins, and visits (browsers that have logged in).
+
+A secret is known here by its hash alone. What is found is looked up anew for every request, so a key is revoked at once.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from everturn.store.interface import Op, Row, sql
+
+KEY_COLUMNS = "name, prefix, scopes, made_at, used_at, revoked_at"
+LISTED = 1_000
+KEPT_S = 86_400.0  # a used or expired login is kept for a day, so that who opens it again is told the true reason
+
+
+class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A program's key, without its secret."""
+
+    name: str
+    prefix: str
+    scopes: tuple[str, ...]
+    made_at: float
+    used_at: float | None
+    revoked_at: float | None
+
+
+class Entrance(StrEnum):
+    """What became of a login code."""
+
+    OPEN = "open"
+    UNKNOWN = "unknown"
+    USED = "used"
+    EXPIRED = "expired"
+
+
+def add_key(secret_hash: str, name: str, prefix: str, scopes: tuple[str, ...], at: float) -> Op[bool]:
+    """Keep a new key; False when a key of this name is in force."""
+    made = yield sql(
+        "INSERT INTO access_key (hash, name, prefix, scopes, made_at) VALUES ($1, $2, $3, $4, $5)"
+        " ON CONFLICT DO NOTHING RETURNING hash",
+        secret_hash,
+        name,
+        prefix,
+        " ".join(scopes),
+        at,
+    )
+    if made:
+        return True
+    return bool((yield sql("SELECT 1 FROM access_key WHERE hash=$1", secret_hash)))  # this operation ran before
+
+
+def find_key(secret_hash: str) -> Op[AccessKey | None]:
+    """The key in force with this secret."""
+    rows = yield sql(f"SELECT {KEY_COLUMNS} FROM access_key WHERE hash=$1 AND revoked_at IS NULL", secret_hash)
+    return _key(rows[0]) if rows else None
+
+
+def list_keys() -> Op[list[AccessKey]]:
+    """Every key, the newest first, revoked ones included."""
+    rows = yield sql(f"SELECT {KEY_COLUMNS} FROM access_key ORDER BY made_at DESC LIMIT $1", LISTED)
+    return [_key(row) for row in rows]
+
+
+def revoke_key(name: str, at: float) -> Op[bool]:
+    """End a key; False when none of this name is in force."""
+    ended = yield sql(
+        "UPDATE access_key SET revoked_at=$2 WHERE name=$1 AND revoked_at IS NULL RETURNING name", name, at
+    )
+    return bool(ended or (yield sql("SELECT 1 FROM access_key WHERE name=$1 AND revoked_at=$2", name, at)))
+
+
+def key_used(secret_hash: str, at: float) -> Op[None]:
+    """Note when a key was last used."""
+    yield sql("UPDATE access_key SET used_at=$2 WHERE hash=$1", secret_hash, at)
+
+
+def add_login(code_hash: str, at: float, expires_at: float) -> Op[None]:
+    """Keep a login code; what has been over for long is forgotten on the way."""
+    yield sql("DELETE FROM login WHERE expires_at<$1", at - KEPT_S)
+    yield sql("DELETE FROM visit WHERE expires_at<$1", at)
+    yield sql(
+        "INSERT INTO login (hash, made_at, expires_at) VALUES ($1, $2, $3) ON CONFLICT (hash) DO NOTHING",
+        code_hash,
+        at,
+        expires_at,
+    )
+
+
+def log_in(code_hash: str, visit_hash: str, browser: str, at: float, expires_at: float) -> Op[Entrance]:
+    """Turn a login code into a visit, once."""
+    rows = yield sql("SELECT expires_at, used_at, visit FROM login WHERE hash=$1/*lock*/", code_hash)
+    if not rows:
+        return Entrance.UNKNOWN
+    valid_until, used_at, visit = rows[0]
+    if visit == visit_hash:
+        return Entrance.OPEN  # this operation ran before
+    if used_at is not None:
+        return Entrance.USED
+    if valid_until <= at:
+        return Entrance.EXPIRED
+    yield sql("UPDATE login SET used_at=$2, visit=$3 WHERE hash=$1", code_hash, at, visit_hash)
+    yield sql(
+        "INSERT INTO visit (hash, browser, made_at, expires_at) VALUES ($1, $2, $3, $4)",
+        visit_hash,
+        browser,
+        at,
+        expires_at,
+    )
+    return Entrance.OPEN
+
+
+def is_visit(visit_hash: str, at: float) -> Op[bool]:
+    """Whether a browser with this cookie has logged in and may still enter."""
+    return bool((yield sql("SELECT 1 FROM visit WHERE hash=$1 AND expires_at>$2", visit_hash, at)))
+
+
+def log_out(visit_hash: str | None) -> Op[int]:
+    """End one visit, or all; how many there were."""
+    if visit_hash is None:
+        return len((yield sql("DELETE FROM visit RETURNING 1")))
+    return len((yield sql("DELETE FROM visit WHERE hash=$1 RETURNING 1", visit_hash)))
+
+
+def _key(row: Row) -> AccessKey:
+    name, prefix, scopes, made_at, used_at, revoked_at = row
+    return AccessKey(
+        name=name,
+        prefix=prefix,
+        scopes=tuple(scopes.split()),
+        made_at=made_at,
+        used_at=used_at,
+        revoked_at=revoked_at,
+    )

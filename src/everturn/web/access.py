@@ -1,0 +1,184 @@
+"""The door: who a request comes from, and whether they may do what it asks. Everything is denied unless it is allowed here."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+from starlette.types import Scope as Request
+
+from everturn.clock import Clock
+from everturn.decide import web_words
+from everturn.decide.access import OWNER, SAFE, Place, Scope, granted, is_open, is_page, needed, own_host, own_origin
+from everturn.store.interface import Store
+from everturn.store.operations.access import find_key, is_visit, key_used
+from everturn.web.answers import Header, Reply, refusal, retry_after
+from everturn.web.buckets import Buckets
+from everturn.web.queries import header_of
+
+VISITOR = "everturn.visitor"
+CHALLENGE: Header = (b"www-authenticate", b'Bearer realm="everturn"')
+NOTED_EVERY_S = 60.0
+LOGINS = 10  # failed attempts of one address before it must wait
+LOGIN_REFILL_S = 60.0
+SECRET_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who asks: the owner, or the program that has a key."""
+
+    name: str
+    scopes: frozenset[Scope]
+    key: str | None = None
+    visit: str | None = None
+
+
+THE_OWNER = Visitor("owner", OWNER)
+
+
+class NotAdmitted(Exception):
+    """Somebody may not enter; the answer says why."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(reply.status)
+        self.reply = reply
+
+
+def hashed(secret: str) -> str:
+    """How a secret of 128 bits or more is kept: nobody can find it from this, so no salt is wanted."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def visitor_of(scope: Request) -> Visitor | None:
+    """Who was let in with this request."""
+    found = scope.get(VISITOR)
+    return found if isinstance(found, Visitor) else None
+
+
+class Access:
+    """Checks every request. `per_minute` bounds each key, and each address that shows no valid secret; 0: no bound."""
+
+    def __init__(
+        self, *, token: str, store: Store, clock: Clock, place: Place = Place(), per_minute: float = 600  # noqa: B008  frozen
+    ) -> None:
+        self._token = token.encode()
+        self._bearer = b"Bearer " + self._token
+        self._store = store
+        self._clock = clock
+        self._noted: dict[str, float] = {}
+        self._per_minute = per_minute
+        self._requests = Buckets(clock, per_minute, 60 / per_minute) if per_minute else None
+        self.logins = Buckets(clock, LOGINS, LOGIN_REFILL_S)
+        self.place = place
+        self.cookie = "__Host-everturn" if place.secure else f"everturn_{hashed(token)[:8]}"
+
+    def is_token(self, given: bytes | None) -> bool:
+        """Whether this Authorization header holds the home's token."""
+        if given is None:
+            return False
+        if hmac.compare_digest(given, self._bearer):
+            return True
+        scheme, _, token = given.partition(b" ")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+
+    async def admit(self, scope: Request) -> None:
+        """Let a request in, and write down in its scope who it comes from; else raise NotAdmitted."""
+        path, method = scope["path"], scope["method"]
+        self._from_us(scope, method)
+        if is_open(path):
+            if is_page(path):
+                self._slowly(f"address {address_of(scope)}")
+                self._by_name(scope)
+            return
+        visitor = await self._visitor(scope)
+        wanted = needed(method, path)
+        if not visitor.scopes & wanted:
+            owner_only = wanted <= {Scope.OWNER}
+            why = web_words.only_the_owner if owner_only else lambda name: web_words.not_in_scope(name, wanted)
+            raise NotAdmitted(refusal(403, why(visitor.name)))
+        scope[VISITOR] = visitor
+
+    async def _visitor(self, scope: Request) -> Visitor:
+        given = header_of(scope, b"authorization")
+        if self.is_token(given):
+            return THE_OWNER
+        found = await (self._by_key(given) if given is not None else self._by_cookie(scope))
+        if found is None:
+            self._slowly(f"address {address_of(scope)}")
+            raise NotAdmitted(refusal(401, web_words.WHO_ARE_YOU, CHALLENGE))
+        return found
+
+    async def _by_key(self, given: bytes) -> Visitor | None:
+        scheme, _, rest = given.partition(b" ")
+        secret = rest.strip().decode("latin-1")
+        if scheme.lower() != b"bearer" or not 0 < len(secret) <= SECRET_CHARS:
+            return None
+        secret_hash = hashed(secret)
+        key = await self._store.read(find_key, secret_hash)
+        if key is None:
+            return None
+        self._slowly(f"key {key.name}")
+        self._note(secret_hash)
+        return Visitor(key.name, granted(key.scopes), key=key.name)
+
+    async def _by_cookie(self, scope: Request) -> Visitor | None:
+        """A browser. Its name for us is checked before its cookie: another's page must not speak through it."""
+        secret = cookie_of(scope, self.cookie)
+        if secret is None:
+            return None
+        self._by_name(scope)
+        visit = hashed(secret)
+        return (
+            Visitor("owner", OWNER, visit=visit) if await self._store.read(is_visit, visit, self._clock.now()) else None
+        )
+
+    def _from_us(self, scope: Request, method: str) -> None:
+        """What changes something is asked by our own page, or by no page at all."""
+        origin, site = _text(scope, b"origin"), _text(scope, b"sec-fetch-site")
+        if method not in SAFE and not own_origin(origin, site, _text(scope, b"host"), self.place):
+            raise NotAdmitted(refusal(403, web_words.WRONG_ORIGIN))
+
+    def _by_name(self, scope: Request) -> None:
+        if not own_host(_text(scope, b"host"), self.place):
+            raise NotAdmitted(refusal(421, web_words.WRONG_HOST))
+
+    def _slowly(self, name: str) -> None:
+        wait = self._requests.take(name) if self._requests else None
+        if wait is not None:
+            raise NotAdmitted(refusal(429, web_words.too_fast(self._per_minute), retry_after(wait)))
+
+    def _note(self, secret_hash: str) -> None:
+        """When a key was last used: to the minute, and nobody waits for it."""
+        now = self._clock.now()
+        if now - self._noted.get(secret_hash, 0) >= NOTED_EVERY_S:
+            self._noted[secret_hash] = now
+            self._store.run(key_used, secret_hash, now).add_done_callback(_heard)
+
+
+def address_of(scope: Request) -> str:
+    """The address a request comes from; an IPv6 network counts as one."""
+    host = str(scope["client"][0]) if scope.get("client") else ""
+    return ":".join(host.split(":")[:4]) if ":" in host else host
+
+
+def cookie_of(scope: Request, name: str) -> str | None:
+    """The value of a cookie."""
+    for header, value in scope["headers"]:
+        for part in value.decode("latin-1").split(";") if header == b"cookie" else ():
+            key, _, text = part.strip().partition("=")
+            if key == name and 0 < len(text) <= SECRET_CHARS:
+                return text
+    return None
+
+
+def _text(scope: Request, name: bytes) -> str | None:
+    value: bytes | None = header_of(scope, name)
+    return None if value is None else value.decode("latin-1")
+
+
+def _heard(future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()  # a store that cannot write says so elsewhere

@@ -1,0 +1,59 @@
+"""Bodies of requests and answers at the endpoints beside the chats: small JSON, and errors in the same form as everywhere."""
+
+from __future__ import annotations
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from everturn.errors import StoreError
+from everturn.model import Json
+from everturn.web.answers import RETRY_AFTER_S, BadRequest, encode
+
+MOST_BODY = 16_384
+RETRY = {"retry-after": str(int(RETRY_AFTER_S))}
+UNKEPT = {"cache-control": "no-store"}
+
+
+async def small_body(request: Request, most: int = MOST_BODY) -> bytes:
+    """The body, not read further once it is too large."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise HTTPException(413, f"the body is larger than {most} bytes")
+    return body
+
+
+def json_response(value: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """An answer that nobody keeps."""
+    return Response(encode(value), status, UNKEPT | (headers or {}), "application/json")
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    """An HTTPException in our form."""
+    if not isinstance(error, HTTPException):
+        raise error
+    words = {
+        404: f"there is nothing at {request.url.path[:200]}",
+        405: f"{request.method} is not possible at {request.url.path[:200]}",
+    }
+    said = (
+        error.detail
+        if error.status_code not in words or error.detail not in {"Not Found", "Method Not Allowed"}
+        else words[error.status_code]
+    )
+    return json_response({"error": said}, error.status_code, dict(error.headers or {}))
+
+
+async def bad(_: Request, error: Exception) -> Response:
+    """A request whose sender can mend it."""
+    return json_response({"error": str(error)}, 400)
+
+
+async def unready(_: Request, error: Exception) -> Response:
+    """The store does not answer."""
+    return json_response({"error": f"the database cannot be read now: {error}"}, 503, RETRY)
+
+
+HANDLERS = {HTTPException: refused, BadRequest: bad, StoreError: unready}

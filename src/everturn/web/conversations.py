@@ -1,0 +1,217 @@
+"""The page's own endpoints: its conversations, what one of them shows, its events, and what is written there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from everturn.clock import Clock
+from everturn.model import Event, Json, Message, SessionSource
+from everturn.store.interface import Store
+from everturn.store.operations.conversations import (
+    Shown,
+    add_conversation,
+    list_conversations,
+    rows_after,
+    search_conversations,
+    show_conversation,
+    state_name,
+)
+from everturn.web.answers import BadRequest, encode
+from everturn.web.bodies import UNKEPT, json_response
+from everturn.web.events import EventStreams, Watched
+from everturn.web.messages import Chats, Messages
+from everturn.web.queries import place_of, query_of, whole
+
+LISTED = 200
+MOST_LISTED = 1_000
+SEARCH_CHARS = 200
+RESULT_CHARS = 4_000
+KNOWN = 10_000
+ALL_OF_WEB = "all of web"
+
+
+class Row(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A transcript row as the page draws it."""
+
+    seq: int
+    role: str
+    content: str
+    at: float
+    turn: str | None = None
+    calls: list[Json] = []
+    call_id: str | None = None
+    unknown: bool = False
+    cut: bool = False  # only the beginning of a long tool result is shown
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """An event as the stream has it."""
+
+    seq: int
+    kind: str
+    data: msgspec.Raw
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What the page is told when it opens."""
+
+    version: str = ""
+    commands: tuple[Json, ...] = ()
+    message_chars: int = 100_000
+    file_bytes: int = 0
+
+
+class Conversations:
+    """Everything the page asks for; only for the owner (decide/access.py)."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        chats: Chats,
+        key_of: Callable[[SessionSource], str],
+        messages: Messages,
+        events: EventStreams,
+        about: About = About(),  # noqa: B008  frozen
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._chats = chats
+        self._key_of = key_of
+        self._messages = messages
+        self._events = events
+        self._about = about
+        self._known: set[str] = set()
+
+    def routes(self) -> list[Route]:
+        """Where they are."""
+        one = "/web/conversations/{chat}"
+        return [
+            Route("/web/me", self.me),
+            Route("/web/conversations", self.all),
+            Route(one, self.show),
+            Route(one + "/rows", self.rows),
+            Route(one + "/messages", _Bare(self.post), methods=["POST"]),
+            Route(one + "/events", _Bare(self.watch), methods=["GET"]),
+        ]
+
+    async def me(self, _: Request) -> Response:
+        """`GET /web/me`: that one is logged in, and what the page must know."""
+        about = self._about
+        return json_response(
+            {
+                "name": "owner", "version": about.version, "commands": list(about.commands), "now": self._clock.now(),
+                "message_chars": about.message_chars, "file_bytes": about.file_bytes,
+            }
+        )  # fmt: skip
+
+    async def all(self, request: Request) -> Response:
+        """`GET /web/conversations`, or those that hold some words."""
+        query = query_of(request.scope)
+        limit = whole(query, "limit", LISTED, MOST_LISTED)
+        words = query.get("search", "").strip()[:SEARCH_CHARS]
+        if "\x00" in words:
+            raise BadRequest("the words hold a NUL character")
+        found = (
+            self._store.read(search_conversations, words, limit)
+            if words
+            else self._store.read(list_conversations, limit)
+        )
+        return json_response({"conversations": await found, "now": self._clock.now()})
+
+    async def show(self, request: Request) -> Response:
+        """`GET /web/conversations/{chat}`: all that is shown of it, and the event to go on from."""
+        query = query_of(request.scope)
+        before = whole(query, "before", 0) if "before" in query else None
+        shown = await self._store.read(show_conversation, self._key(request.scope), before)
+        return Response(encode(_shown(shown, self._clock.now())), 200, UNKEPT, "application/json")
+
+    async def rows(self, request: Request) -> Response:
+        """`GET .../rows?after=SEQ`: what was added to the transcript."""
+        after = whole(query_of(request.scope), "after", 0)
+        found = await self._store.read(rows_after, self._key(request.scope), after)
+        return Response(encode({"rows": [_row(row) for row in found]}), 200, UNKEPT, "application/json")
+
+    async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST .../messages`: as for the api; the conversation is listed from its first message on."""
+        chat, key = self._chat(scope), self._key(scope)
+        if key not in self._known:
+            await self._store.run(add_conversation, key, chat, self._clock.now())
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known.add(key)
+        await self._messages(scope["path_params"]["chat"].encode(), scope, receive, send)
+
+    async def watch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`GET .../events`: the conversation's events, and a hint when another one moved."""
+        await self._events(Watched(self._key(scope), (ALL_OF_WEB,), "owner"), place_of(scope), receive, send)
+
+    def _chat(self, scope: Scope) -> str:
+        try:
+            return self._chats.chat(scope["path_params"]["chat"].encode())
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
+
+    def _key(self, scope: Scope) -> str:
+        return self._key_of(self._chats.source(self._chat(scope)))
+
+
+class _Bare:
+    """An endpoint without Starlette's request and response."""
+
+    def __init__(self, run: Callable[[Scope, Receive, Send], object]) -> None:
+        self._run = run
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._run(scope, receive, send)  # type: ignore[misc]
+
+
+def _shown(shown: Shown, now: float) -> Json:
+    entry = shown.entry
+    return {
+        "event": shown.event,
+        "session_id": entry.session_id if entry else None,
+        "state": state_name(entry),
+        "title": shown.title or "",
+        "rows": [_row(row) for row in shown.rows],
+        "more": shown.more,
+        "events": [_happened(event) for event in shown.events],
+        "waiting": [_own_id(each) for each in shown.waiting],
+        "turn": shown.turn,
+        "approvals": shown.approvals,
+        "now": now,
+    }
+
+
+def _row(row: Message) -> Row:
+    long = row.role == "tool" and len(row.content) > RESULT_CHARS
+    return Row(
+        seq=row.seq,
+        role=row.role,
+        content=row.content[:RESULT_CHARS] if long else row.content,
+        at=row.at,
+        turn=str(row.turn) if row.turn else None,
+        calls=[{"id": call.id, "name": call.name, "arguments": call.arguments[:RESULT_CHARS]} for call in row.calls],
+        call_id=row.call_id,
+        unknown=row.unknown,
+        cut=long,
+    )
+
+
+def _happened(event: Event) -> Happened:
+    return Happened(event.seq, event.kind, msgspec.Raw(event.data.encode()), event.at)
+
+
+def _own_id(stored: str) -> str:
+    """The id its sender gave, from the stored one (platform/posted.py)."""
+    return stored.partition("@")[0].replace("%40", "@").replace("%25", "%")

@@ -1,0 +1,97 @@
+"""Access keys over HTTP, for `everturn keys`. A secret is shown once, when it is made."""
+
+from __future__ import annotations
+
+import secrets
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from everturn.clock import Clock
+from everturn.decide import web_words
+from everturn.decide.access import GRANTABLE
+from everturn.model import Json
+from everturn.store.interface import Store
+from everturn.store.operations.access import AccessKey, add_key, list_keys, revoke_key
+from everturn.web.access import hashed
+from everturn.web.answers import BadRequest
+from everturn.web.bodies import json_response, small_body
+
+MARK = "ev_"
+PREFIX_CHARS = len(MARK) + 6
+NAME_CHARS = 64
+
+
+class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /control/keys`."""
+
+    name: str
+    scopes: list[str]
+
+
+_read_new = msgspec.json.Decoder(NewKey).decode
+
+
+async def make_key(store: Store, clock: Clock, name: str, scopes: tuple[str, ...]) -> str:
+    """Make a key; its secret. A ValueError says why it cannot be made."""
+    check_key(name, scopes)
+    secret = MARK + secrets.token_urlsafe(32)
+    if not await store.run(add_key, hashed(secret), name, secret[:PREFIX_CHARS], scopes, clock.now()):
+        raise ValueError(web_words.name_taken(name))
+    return secret
+
+
+def check_key(name: str, scopes: tuple[str, ...]) -> None:
+    """Raise a ValueError that says what is wrong with a key's name or scopes."""
+    if not 0 < len(name) <= NAME_CHARS or not name.isprintable() or name != name.strip():
+        raise ValueError(f"a key's name has 1 to {NAME_CHARS} printable characters")
+    unknown = [scope for scope in scopes if scope not in GRANTABLE]
+    if unknown or not scopes:
+        raise ValueError(f"the scopes are {', '.join(GRANTABLE)}; at least one is wanted, and {unknown[:3]} is none")
+
+
+class Keys:
+    """The endpoints."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """Where they are."""
+        return [
+            Route("/control/keys", self.all, methods=["GET"]),
+            Route("/control/keys", self.create, methods=["POST"]),
+            Route("/control/keys/{name:path}", self.revoke, methods=["DELETE"]),
+        ]
+
+    async def all(self, _: Request) -> Response:
+        """`GET /control/keys`."""
+        return json_response({"keys": [key_json(key) for key in await self._store.read(list_keys)]})
+
+    async def create(self, request: Request) -> Response:
+        """`POST /control/keys`."""
+        try:
+            wanted = _read_new(await small_body(request))
+            secret = await make_key(self._store, self._clock, wanted.name, tuple(wanted.scopes))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise BadRequest(str(error)) from None
+        return json_response({"name": wanted.name, "scopes": wanted.scopes, "key": secret}, 201)
+
+    async def revoke(self, request: Request) -> Response:
+        """`DELETE /control/keys/{name}`."""
+        name = request.path_params["name"]
+        if not await self._store.run(revoke_key, name, self._clock.now()):
+            raise HTTPException(404, web_words.no_such_key(name[:NAME_CHARS]))
+        return json_response({"revoked": name})
+
+
+def key_json(key: AccessKey) -> Json:
+    """A key as people may see it."""
+    return {
+        "name": key.name, "prefix": key.prefix, "scopes": list(key.scopes), "made_at": key.made_at,
+        "used_at": key.used_at, "revoked_at": key.revoked_at,
+    }  # fmt: skip

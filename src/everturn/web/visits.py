@@ -1,0 +1,116 @@
+"""Logging in and out. The code of a login link stands in its fragment: the page posts it, so no log and no history has it."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from everturn.clock import Clock
+from everturn.decide import web_words
+from everturn.store.interface import Store
+from everturn.store.operations.access import Entrance, add_login, log_in, log_out
+from everturn.web.access import Access, address_of, hashed, visitor_of
+from everturn.web.bodies import json_response, small_body
+
+LOGIN_S = 900.0
+VISIT_S = 30 * 86_400.0
+BROWSER_CHARS = 200
+REFUSALS = {
+    Entrance.UNKNOWN: web_words.LOGIN_UNKNOWN,
+    Entrance.USED: web_words.LOGIN_USED,
+    Entrance.EXPIRED: web_words.LOGIN_EXPIRED,
+}
+
+
+class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /login`."""
+
+    code: str
+
+
+_read_code = msgspec.json.Decoder(Code).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A link that opens once."""
+
+    code: str
+    expires_at: float
+
+    def link(self, base: str) -> str:
+        """The whole address."""
+        return f"{base.rstrip('/')}/login#{self.code}"
+
+
+class Visits:
+    """Login codes, and the browsers that used one."""
+
+    def __init__(self, access: Access, store: Store, clock: Clock) -> None:
+        self._access = access
+        self._store = store
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """The endpoints."""
+        return [
+            Route("/login", self.log_in, methods=["POST"]),
+            Route("/logout", self.log_out, methods=["POST"]),
+            Route("/control/login", self.new_login, methods=["POST"]),
+            Route("/control/logout", self.log_out_all, methods=["POST"]),
+        ]
+
+    async def make(self) -> Login:
+        """A new login code."""
+        code, now = secrets.token_urlsafe(24), self._clock.now()
+        await self._store.run(add_login, hashed(code), now, now + LOGIN_S)
+        return Login(code, now + LOGIN_S)
+
+    async def new_login(self, _: Request) -> Response:
+        """`POST /control/login`: for `everturn login`."""
+        login = await self.make()
+        return json_response(
+            {"code": login.code, "expires_at": login.expires_at, "public_url": self._access.place.public_url}
+        )
+
+    async def log_in(self, request: Request) -> Response:
+        """`POST /login`: a code for a cookie, once."""
+        name = address_of(request.scope)
+        wait = self._access.logins.wait(name)
+        if wait is not None:
+            raise HTTPException(429, web_words.TOO_MANY_LOGINS, {"retry-after": str(int(wait) + 1)})
+        try:
+            code = _read_code(await small_body(request)).code
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise HTTPException(400, 'the body must be JSON like {"code": "..."}') from None
+        secret, now = secrets.token_urlsafe(32), self._clock.now()
+        browser = request.headers.get("user-agent", "")[:BROWSER_CHARS]
+        entrance = await self._store.run(log_in, hashed(code), hashed(secret), browser, now, now + VISIT_S)
+        if entrance is not Entrance.OPEN:
+            self._access.logins.take(name)
+            raise HTTPException(403, REFUSALS[entrance])
+        return self._with_cookie(Response(status_code=204), secret, VISIT_S)
+
+    async def log_out(self, request: Request) -> Response:
+        """`POST /logout`: this browser."""
+        visitor = visitor_of(request.scope)
+        if visitor is not None and visitor.visit is not None:
+            await self._store.run(log_out, visitor.visit)
+        return self._with_cookie(Response(status_code=204, headers={"clear-site-data": '"cache", "storage"'}), "", 0)
+
+    async def log_out_all(self, _: Request) -> Response:
+        """`POST /control/logout`: every browser."""
+        return json_response({"ended": await self._store.run(log_out, None)})
+
+    def _with_cookie(self, response: Response, value: str, seconds: float) -> Response:
+        response.set_cookie(
+            self._access.cookie, value, max_age=int(seconds), path="/", httponly=True, samesite="strict",
+            secure=self._access.place.secure,
+        )  # fmt: skip
+        return response
