@@ -170,7 +170,7 @@ def cookie_of(scope: Request, name: str) -> str | None:
         for part in value.decode("latin-1").split(";") if header == b"cookie" else ():
             key, _, text = part.strip().partition("=")
             if key == name and 0 < len(text) <= SECRET_CHARS:
-                return text
+                return str(text)
     return None
 
 

@@ -1,0 +1,56 @@
+// Making and finding elements. Attributes are set by name, never parsed from text.
+
+export const $ = (id) => document.getElementById(id);
+
+/** An element with attributes and children; a string child is text. */
+export function el(tag, attributes = {}, ...kids) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== null && value !== false) node.setAttribute(name, value === true ? '' : value);
+  node.append(...kids.filter((kid) => kid !== null && kid !== undefined));
+  return node;
+}
+
+/** A button that copies a text and says so. */
+export function copyButton(text, label) {
+  const button = el('button', { type: 'button', class: 'quiet copy', 'aria-label': label }, 'Copy');
+  button.addEventListener('click', async () => {
+    button.textContent = (await copied(text())) ? 'Copied' : 'Not allowed';
+    setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+  });
+  return button;
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return copiedByHand(text);
+  }
+}
+
+/** Without https there is no clipboard object: select and copy. */
+function copiedByHand(text) {
+  const area = el('textarea', { class: 'heard', 'aria-hidden': 'true' });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand('copy');
+  area.remove();
+  return done;
+}
+
+/** How long ago, in few letters. */
+export function age(at, now) {
+  const minutes = Math.max(0, (now - at) / 60);
+  if (minutes < 1) return 'now';
+  if (minutes < 60) return `${Math.floor(minutes)} min`;
+  if (minutes < 60 * 24) return `${Math.floor(minutes / 60)} h`;
+  if (minutes < 60 * 24 * 60) return `${Math.floor(minutes / 1440)} d`;
+  return new Date(at * 1000).toLocaleDateString();
+}
+
+/** Say something to a screen reader. */
+export function announce(text) {
+  $('announce').textContent = text.slice(0, 2000);
+}

@@ -1,0 +1,46 @@
+// Posts the code of the link, which stands in the fragment only: it is taken out of the address before anything else.
+const said = document.getElementById('said');
+const go = document.getElementById('go');
+const code = location.hash.slice(1);
+history.replaceState(null, '', '/login');
+
+async function isIn() {
+  try {
+    return (await fetch('/web/me', { cache: 'no-store' })).ok;
+  } catch {
+    return false;
+  }
+}
+
+async function enter() {
+  let answer;
+  try {
+    answer = await fetch('/login', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ code }),
+    });
+  } catch {
+    said.textContent = 'The gateway does not answer. Is it running? Then open the link again.';
+    return;
+  }
+  if (answer.ok) {
+    location.replace('/');
+    return;
+  }
+  const body = await answer.json().catch(() => ({}));
+  said.textContent = body.error || `The gateway answered ${answer.status}.`;
+  said.className = 'wrong';
+  if (await isIn()) {
+    go.textContent = 'You are logged in already: go to the page';
+    go.hidden = false;
+  }
+}
+
+if (code) {
+  enter();
+} else if (await isIn()) {
+  location.replace('/');
+} else {
+  said.textContent = 'Run “everturn login” where the gateway runs, and open the link it prints.';
+}

@@ -1,0 +1,439 @@
+// Puts the page together: which conversation is open, what it shows, and what waits to be sent.
+import { Composer } from './composer.js';
+import { $, announce, el } from './dom.js';
+import { Drawing } from './draw.js';
+import { Away, Refused, ask, follow, post } from './line.js';
+import { Outbox, newId } from './outbox.js';
+import { Side } from './side.js';
+import { addRows, emptyTalk, firstSeq, fromSnapshot, happen, lastSeq, timeline } from './talk.js';
+
+const PAUSES_MS = [300, 700, 1500, 3000, 5000];
+const HIDDEN_MS = 60_000;
+const STUCK_PX = 80;
+const IDEAS = ['What can you do?', '/help'];
+const AWAY = 'The gateway is away. What you write is kept here, and sent when it is back.';
+
+const storage = safeStorage();
+const outbox = new Outbox(storage);
+let talk = emptyTalk(newId());
+let line = new AbortController();
+let here = false; // the gateway hears us
+let away = false;
+let failures = 0;
+let wake = () => {};
+let drawing = false;
+let sending = false;
+let earlier = [];
+
+const side = new Side((chat) => openChat(chat));
+const composer = new Composer({ send: say, stop: () => command('/stop'), storage });
+const picture = new Drawing($('items'), {
+  approve: (id, how) => command(`/approve ${id} ${how}`.trim()),
+  deny: (id) => command(`/deny ${id}`),
+  edit: beginEdit,
+  drop: (item) => { outbox.remove(item.id); redraw(); },
+});
+let editing = null;
+
+// -- what is shown -----------------------------------------------------------------------------------------------------
+
+function redraw() {
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    show();
+  });
+}
+
+function show() {
+  const scroll = $('scroll');
+  const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < STUCK_PX;
+  const items = timeline(talk, outbox.of(talk.chat));
+  picture.show(items);
+  $('welcome').hidden = items.length > 0;
+  $('earlier').hidden = !talk.more;
+  const title = talk.title || items.find((item) => item.kind === 'user')?.text.slice(0, 80) || 'New conversation';
+  $('title').textContent = title;
+  $('rename').hidden = !talk.session;
+  document.title = `${document.hidden && document.title.startsWith('●') ? '● ' : ''}${title} · Everturn`;
+  $('suspended').hidden = talk.state !== 'suspended';
+  showState();
+  if (atEnd) scroll.scrollTop = scroll.scrollHeight;
+  $('below').hidden = atEnd || scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < STUCK_PX;
+}
+
+function showState() {
+  const state = talk.open?.state;
+  const words = { running: 'working', waiting: 'asks you', interrupted: 'interrupted' }[state] ?? '';
+  $('state').textContent = away ? 'away' : words;
+  $('state').className = `state ${away ? 'suspended' : state === 'running' ? 'working' : state ? 'asking' : ''}`;
+  composer.working(state === 'running' || state === 'interrupted');
+}
+
+function banner(text, ...more) {
+  $('banner').hidden = !text;
+  if ($('banner').textContent !== text || more.length) $('banner').replaceChildren(text ?? '', ...more);
+}
+
+// -- the line ----------------------------------------------------------------------------------------------------------
+
+async function openChat(chat, focus = true) {
+  line.abort();
+  line = new AbortController();
+  const mine = line;
+  talk = emptyTalk(chat);
+  earlier = [];
+  location.hash = `c=${encodeURIComponent(chat)}`;
+  picture.clear();
+  endEdit();
+  composer.open(chat);
+  side.mark(chat);
+  closeSide();
+  show();
+  $('scroll').scrollTop = $('scroll').scrollHeight;
+  if (focus && !matchMedia('(pointer: coarse)').matches) $('words').focus();
+  await stay(chat, mine);
+}
+
+/** Be connected to a conversation for as long as it is open here. */
+async function stay(chat, mine) {
+  const url = `/web/conversations/${encodeURIComponent(chat)}`;
+  while (!mine.signal.aborted) {
+    try {
+      await load(url, mine);
+      await follow(`${url}/events?after=${talk.event}`, mine.signal, connected, (event) => { if (mine === line) hear(event); });
+      lost(AWAY);
+    } catch (error) {
+      if (mine.signal.aborted) return;
+      if (error instanceof Refused && error.status === 401) return loggedOut();
+      lost(error instanceof Refused && error.message ? error.message : AWAY);
+    }
+    if (!mine.signal.aborted) await pause(PAUSES_MS[Math.min(failures, PAUSES_MS.length - 1)]);
+    failures += 1;
+  }
+}
+
+async function load(url, mine) {
+  const snap = await ask(url);
+  if (mine.signal.aborted) return;
+  if (snap.copy && talk.event) throw new Away('a copy');
+  if (!snap.copy && snap.event < talk.event && snap.session_id === talk.session) throw new Away('an old answer');
+  talk = fromSnapshot(talk.chat, snap, talk);
+  if (earlier.length && earlier[0].session === talk.session) for (const each of earlier) addRows(talk, each.rows);
+  show();
+  if (snap.copy) throw new Away('a copy');
+}
+
+function connected() {
+  here = true;
+  away = false;
+  failures = 0;
+  banner('');
+  showState();
+  side.soon();
+  flush();
+}
+
+function lost(words) {
+  here = false;
+  away = true;
+  banner(words);
+  showState();
+}
+
+function pause(ms) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    wake = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+  });
+}
+
+function loggedOut() {
+  here = false;
+  banner('You are logged out. Run “everturn login” where the gateway runs, and open the link it prints. What you wrote is kept.');
+}
+
+function hear(event) {
+  if (event.kind === 'elsewhere') return side.soon();
+  if (event.kind === 'gap') return reload();
+  const wanted = happen(talk, event);
+  if (event.kind === 'reply') answered(event.data);
+  if (event.kind === 'approval' && event.data.state !== 'closed') announce('The agent asks for your permission.');
+  if (wanted === 'rows') readRows();
+  if (wanted === 'all') reload();
+  redraw();
+}
+
+function answered(data) {
+  announce(data.text);
+  if (document.hidden && !document.title.startsWith('●')) document.title = `● ${document.title}`;
+}
+
+let reading = false;
+let again = false;
+
+/** Read what was added to the transcript; several reasons at once are one reading. */
+async function readRows() {
+  if (reading) {
+    again = true;
+    return;
+  }
+  reading = true;
+  const of = talk;
+  try {
+    do {
+      again = false;
+      const { rows } = await ask(`/web/conversations/${encodeURIComponent(of.chat)}/rows?after=${lastSeq(of)}`);
+      addRows(of, rows);
+      if (of === talk) redraw();
+    } while (again);
+  } catch {
+    // the line comes back with everything
+  } finally {
+    reading = false;
+  }
+}
+
+async function reload() {
+  const mine = line;
+  try {
+    await load(`/web/conversations/${encodeURIComponent(talk.chat)}`, mine);
+  } catch {
+    wake(); // it is tried again with the line
+  }
+}
+
+async function readEarlier() {
+  const scroll = $('scroll');
+  const found = await ask(`/web/conversations/${encodeURIComponent(talk.chat)}?before=${firstSeq(talk)}`);
+  earlier.push({ session: talk.session, rows: found.rows });
+  const height = scroll.scrollHeight;
+  addRows(talk, found.rows);
+  talk.more = found.more;
+  show();
+  scroll.scrollTop += scroll.scrollHeight - height;
+}
+
+// -- what is said ------------------------------------------------------------------------------------------------------
+
+function say(text) {
+  if (editing) {
+    if (talk.open) enqueue('/stop');
+    if (!editing.refused) enqueue('/undo');
+    else outbox.remove(editing.id);
+    endEdit();
+  }
+  enqueue(text);
+  show();
+  $('scroll').scrollTop = $('scroll').scrollHeight;
+  flush();
+}
+
+function command(text) {
+  enqueue(text);
+  redraw();
+  flush();
+}
+
+function enqueue(text) {
+  outbox.add({ chat: talk.chat, id: newId(), text, at: Date.now() / 1000 });
+  if (!outbox.kept) banner('This browser has no room to keep what you wrote: do not reload before it is sent.');
+}
+
+/** Send what waits, in order. Whoever is not answered stays, with the same id. */
+async function flush() {
+  if (sending) return;
+  sending = true;
+  try {
+    for (let item = outbox.next(); item; item = outbox.next()) await deliver(item);
+  } catch (error) {
+    if (error instanceof Refused && error.status === 401) loggedOut();
+    else setTimeout(flush, (error.retryAfter || 2) * 1000);
+  } finally {
+    sending = false;
+  }
+}
+
+async function deliver(item) {
+  try {
+    await post(`/web/conversations/${encodeURIComponent(item.chat)}/messages`, { id: item.id, text: item.text });
+  } catch (error) {
+    const forGood = error instanceof Refused && ![401, 408, 421, 429, 500, 502, 503, 504].includes(error.status);
+    if (!forGood) throw error;
+    outbox.refuse(item.id, error.message);
+    redraw();
+    return;
+  }
+  if (item.chat === talk.chat) taken(item);
+  outbox.remove(item.id);
+  redraw();
+}
+
+/** It is safe; the event that says so may be on its way still. */
+function taken(item) {
+  const known = talk.said.has(item.id) || talk.told.has(`c${item.id}`) || [...talk.rows.values()].some((row) => row.id === item.id);
+  if (!known) happen(talk, { seq: null, kind: 'message', at: item.at, data: item });
+}
+
+function beginEdit(item) {
+  editing = { id: item.id, refused: item.status === 'refused' };
+  $('editing').hidden = false;
+  composer.put(item.text);
+  $('words').focus();
+}
+
+function endEdit() {
+  editing = null;
+  $('editing').hidden = true;
+}
+
+// -- the page ----------------------------------------------------------------------------------------------------------
+
+function openSide() {
+  document.body.classList.add('side-open');
+  $('shade').hidden = false;
+  $('menu').setAttribute('aria-expanded', 'true');
+  $('new').focus();
+}
+
+function closeSide() {
+  document.body.classList.remove('side-open');
+  $('shade').hidden = true;
+  $('menu').setAttribute('aria-expanded', 'false');
+}
+
+function rename() {
+  $('rename-words').value = talk.title;
+  $('rename-dialog').showModal();
+  $('rename-words').select();
+}
+
+async function logOut() {
+  try {
+    await ask('/logout', { method: 'POST' });
+  } finally {
+    if ('caches' in self) await caches.delete('everturn-page').catch(() => {});
+    location.assign('/login');
+  }
+}
+
+function listen() {
+  $('new').addEventListener('click', () => openChat(newId()));
+  $('menu').addEventListener('click', openSide);
+  $('close-side').addEventListener('click', closeSide);
+  $('shade').addEventListener('click', closeSide);
+  $('rename').addEventListener('click', rename);
+  $('rename-dialog').addEventListener('close', () => {
+    const words = $('rename-words').value.trim();
+    if ($('rename-dialog').returnValue === 'ok' && words && words !== talk.title) command(`/title ${words}`);
+  });
+  $('logout').addEventListener('click', logOut);
+  $('earlier').addEventListener('click', () => readEarlier().catch(() => banner(AWAY)));
+  $('bring-back').addEventListener('click', () => command('/resume'));
+  $('cancel-edit').addEventListener('click', () => {
+    endEdit();
+    composer.put('');
+  });
+  $('below').addEventListener('click', () => { $('scroll').scrollTop = $('scroll').scrollHeight; });
+  $('scroll').addEventListener('scroll', () => {
+    const { scrollHeight, scrollTop, clientHeight } = $('scroll');
+    if (scrollHeight - scrollTop - clientHeight < STUCK_PX) $('below').hidden = true;
+  });
+  addEventListener('keydown', (event) => {
+    if (event.key === 'Escape' && document.body.classList.contains('side-open')) {
+      closeSide();
+      $('menu').focus();
+    }
+  });
+  addEventListener('online', () => wake());
+  addEventListener('offline', () => { if (!here) banner(AWAY); });
+  addEventListener('storage', redraw);
+  addEventListener('hashchange', () => {
+    const chat = chatOfAddress();
+    if (chat && chat !== talk.chat) openChat(chat);
+  });
+  listenToHiding();
+}
+
+/** A window that nobody looks at gives its connection back after a while; browsers allow few to one place. */
+function listenToHiding() {
+  let timer = null;
+  document.addEventListener('visibilitychange', () => {
+    clearTimeout(timer);
+    if (document.hidden) {
+      timer = setTimeout(() => { line.abort(); }, HIDDEN_MS);
+      return;
+    }
+    document.title = document.title.replace(/^● /, '');
+    wake();
+    if (line.signal.aborted) {
+      line = new AbortController();
+      stay(talk.chat, line);
+    }
+  });
+}
+
+function chatOfAddress() {
+  const found = /^#c=([^&]+)$/.exec(location.hash);
+  return found ? decodeURIComponent(found[1]) : null;
+}
+
+function ideas() {
+  $('ideas').replaceChildren(...IDEAS.map((words) => {
+    const button = el('button', { type: 'button' }, words);
+    button.addEventListener('click', () => say(words));
+    return button;
+  }));
+}
+
+function keepCopy() {
+  if (!('serviceWorker' in navigator)) return;
+  const address = '/offline.js';
+  const policy = self.trustedTypes?.createPolicy('everturn', { createScriptURL: () => address });
+  navigator.serviceWorker.register(policy ? policy.createScriptURL('') : address).catch(() => {});
+}
+
+function safeStorage() {
+  try {
+    localStorage.setItem('everturn.try', '1');
+    localStorage.removeItem('everturn.try');
+    return localStorage;
+  } catch {
+    return { getItem: () => null, setItem: () => { throw new Error('no storage'); }, removeItem: () => {} };
+  }
+}
+
+async function greet() {
+  for (;;) {
+    try {
+      const me = await ask('/web/me');
+      composer.commands = me.commands;
+      composer.fileBytes = me.file_bytes;
+      $('version').textContent = me.version;
+      return true;
+    } catch (error) {
+      if (error instanceof Refused && error.status === 401) return false;
+      lost(AWAY);
+      await pause(1000);
+    }
+  }
+}
+
+async function start() {
+  listen();
+  ideas();
+  if (!(await greet())) {
+    location.replace('/login');
+    return;
+  }
+  keepCopy();
+  await side.read();
+  const chat = chatOfAddress() ?? side.known[0]?.chat ?? newId();
+  openChat(chat);
+}
+
+start();

@@ -1,0 +1,63 @@
+// The list of conversations: title, age, state; search.
+import { $, age, el } from './dom.js';
+import { ask } from './line.js';
+
+const STATE = { working: 'working', asking: 'asks you', interrupted: 'interrupted', suspended: 'set aside', resume_pending: 'interrupted' };
+const QUIET_MS = 150;
+
+export class Side {
+  constructor(choose) {
+    this.choose = choose;
+    this.current = null;
+    this.known = [];
+    this.timer = null;
+    this.asked = 0;
+    $('search').addEventListener('input', () => this.soon());
+  }
+
+  /** Read the list again in a moment; many reasons at once are one reading. */
+  soon(wait = QUIET_MS) {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.read(), wait);
+  }
+
+  async read() {
+    const words = $('search').value.trim();
+    const number = (this.asked += 1);
+    try {
+      const found = await ask(`/web/conversations${words ? `?search=${encodeURIComponent(words)}` : ''}`);
+      if (number === this.asked) this.show(found, words);
+    } catch {
+      // the line says that the gateway is away; the list stays as it was
+    }
+  }
+
+  show({ conversations, now }, words) {
+    if (!words) this.known = conversations;
+    const list = $('list');
+    const focused = document.activeElement?.dataset?.chat;
+    list.replaceChildren(...conversations.map((each) => this.line(each, now)));
+    if (focused) [...list.querySelectorAll('button')].find((each) => each.dataset.chat === focused)?.focus();
+    $('list-empty').hidden = conversations.length > 0;
+    $('list-empty').textContent = words ? 'Nothing was found.' : 'Conversations will be listed here.';
+  }
+
+  line(each, now) {
+    const state = STATE[each.state] ?? (each.waiting ? 'waiting' : '');
+    const title = each.title || 'Untitled';
+    const button = el('button', { type: 'button', 'data-chat': each.chat, 'aria-current': each.chat === this.current ? 'page' : null },
+      el('span', { class: 'name' }, title),
+      el('span', { class: 'about' }, state ? el('span', { class: `state ${each.state}` }, state) : null, el('span', { class: 'faint' }, age(each.active_at, now))),
+      each.where ? el('span', { class: 'where faint' }, each.where) : null);
+    button.addEventListener('click', () => this.choose(each.chat));
+    return el('li', {}, button);
+  }
+
+  mark(chat) {
+    this.current = chat;
+    for (const button of $('list').querySelectorAll('button')) {
+      if (button.dataset.chat === chat) button.setAttribute('aria-current', 'page');
+      else button.removeAttribute('aria-current');
+    }
+  }
+}
