@@ -203,7 +203,7 @@ export class Composer {
     $('chips').replaceChildren(...this.files.map((each) => {
       const again = el('button', { type: 'button', class: 'quiet' }, 'Try again');
       again.addEventListener('click', () => this.upload(each));
-      const drop = el('button', { type: 'button', class: 'quiet', 'aria-label': `Leave out ${each.name}` }, '✕');
+      const drop = el('button', { type: 'button', class: 'quiet', 'aria-label': `Leave out ${each.name}` }, '×');
       drop.addEventListener('click', () => {
         this.files = this.files.filter((other) => other !== each);
         this.showFiles();

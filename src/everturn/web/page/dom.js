@@ -50,6 +50,9 @@ export function age(at, now) {
   return new Date(at * 1000).toLocaleDateString();
 }
 
+/** A text as a title: one line, without the signs of Markdown. */
+export const asTitle = (text) => text.replace(/[`*#>|~]+/g, ' ').replace(/\s+/g, ' ').trim().slice(0, 80);
+
 /** Say something to a screen reader. */
 export function announce(text) {
   $('announce').textContent = text.slice(0, 2000);

@@ -1,6 +1,6 @@
 // Puts the page together: which conversation is open, what it shows, and what waits to be sent.
 import { Composer } from './composer.js';
-import { $, announce, el } from './dom.js';
+import { $, announce, asTitle, el } from './dom.js';
 import { Drawing } from './draw.js';
 import { Away, Refused, ask, follow, post } from './line.js';
 import { Outbox, newId } from './outbox.js';
@@ -53,7 +53,7 @@ function show() {
   picture.show(items);
   $('welcome').hidden = items.length > 0;
   $('earlier').hidden = !talk.more;
-  const title = talk.title || items.find((item) => item.kind === 'user')?.text.slice(0, 80) || 'New conversation';
+  const title = asTitle(talk.title || items.find((item) => item.kind === 'user')?.text || '') || 'New conversation';
   $('title').textContent = title;
   $('rename').hidden = !talk.session;
   document.title = `${document.hidden && document.title.startsWith('●') ? '● ' : ''}${title} · Everturn`;
@@ -163,7 +163,7 @@ function hear(event) {
   const wanted = happen(talk, event);
   if (event.kind === 'reply') answered(event.data);
   if (event.kind === 'approval' && event.data.state !== 'closed') announce('The agent asks for your permission.');
-  if (wanted === 'rows') readRows();
+  if (wanted === 'rows') talk.session ? readRows() : reload();
   if (wanted === 'all') reload();
   redraw();
 }

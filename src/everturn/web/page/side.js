@@ -1,5 +1,5 @@
 // The list of conversations: title, age, state; search.
-import { $, age, el } from './dom.js';
+import { $, age, asTitle, el } from './dom.js';
 import { ask } from './line.js';
 
 const STATE = { working: 'working', asking: 'asks you', interrupted: 'interrupted', suspended: 'set aside', resume_pending: 'interrupted' };
@@ -44,7 +44,7 @@ export class Side {
 
   line(each, now) {
     const state = STATE[each.state] ?? (each.waiting ? 'waiting' : '');
-    const title = each.title || 'Untitled';
+    const title = asTitle(each.title) || 'Untitled';
     const button = el('button', { type: 'button', 'data-chat': each.chat, 'aria-current': each.chat === this.current ? 'page' : null },
       el('span', { class: 'name' }, title),
       el('span', { class: 'about' }, state ? el('span', { class: `state ${each.state}` }, state) : null, el('span', { class: 'faint' }, age(each.active_at, now))),

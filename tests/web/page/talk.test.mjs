@@ -1,0 +1,108 @@
+// What a conversation shows: snapshots and events lead to the same, however often they come.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { addRows, emptyTalk, fromSnapshot, happen, timeline } from '../../../src/everturn/web/page/talk.js';
+
+const EVENTS = [
+  { seq: 1, kind: 'message', at: 10, data: { id: 'a', text: 'hello' } },
+  { seq: 2, kind: 'turn', at: 11, data: { turn: '7', state: 'running', attempt: 1 } },
+  { seq: 3, kind: 'reply', at: 15, data: { turn: '7', id: '7', text: 'hi there', to: 'a' } },
+  { seq: 4, kind: 'turn', at: 15, data: { turn: '7', state: 'answered', attempt: 1 } },
+];
+const ROWS = [
+  { seq: 1, role: 'user', content: 'hello', at: 10, turn: '7' },
+  { seq: 2, role: 'assistant', content: 'let me look', at: 12, turn: '7', calls: [{ id: 'c1', name: 'look', arguments: '{}' }] },
+  { seq: 3, role: 'tool', content: 'found', at: 13, turn: '7', call_id: 'c1' },
+  { seq: 4, role: 'assistant', content: 'hi there', at: 15, turn: '7' },
+];
+const SNAP = { event: 4, session_id: 's', state: 'active', title: '', more: false, rows: ROWS, events: EVENTS, waiting: [], turn: null, approvals: [], now: 20 };
+const fold = (events, talk = emptyTalk('c')) => {
+  for (const event of events) happen(talk, event);
+  return talk;
+};
+const seen = (items) => items.map((item) => [item.key, item.kind, item.status ?? item.state, item.text ?? item.parts?.at(-1)?.text]);
+
+test('a message is safe, then answered', () => {
+  const talk = fold(EVENTS.slice(0, 2));
+  assert.deepEqual(seen(timeline(talk)), [['ma', 'user', 'safe', 'hello'], ['t7.0', 'turn', 'running', undefined]]);
+  fold(EVENTS, talk);
+  assert.deepEqual(seen(timeline(talk)), [['ma', 'user', 'answered', 'hello'], ['t7.0', 'turn', 'answered', 'hi there']]);
+});
+
+test('events that come twice change nothing', () => {
+  assert.deepEqual(timeline(fold([...EVENTS, ...EVENTS])), timeline(fold(EVENTS)));
+});
+
+test('a reload shows what was shown before', () => {
+  const live = fold(EVENTS);
+  addRows(live, ROWS);
+  assert.deepEqual(timeline(fromSnapshot('c', SNAP)), timeline(live));
+  assert.deepEqual(timeline(fromSnapshot('c', SNAP)).at(-1).parts.map((part) => part.kind), ['text', 'call', 'text']);
+});
+
+test('what the last attempt said replaces what the one before said, in the same bubble', () => {
+  const talk = fold(EVENTS.slice(0, 2));
+  happen(talk, { seq: null, kind: 'delta', at: 12, data: { turn: '7', text: 'half an ans' } });
+  const [, before] = timeline(talk);
+  happen(talk, { seq: 3, kind: 'turn', at: 13, data: { turn: '7', state: 'interrupted' } });
+  assert.equal(timeline(talk)[1].state, 'interrupted');
+  happen(talk, { seq: 4, kind: 'turn', at: 14, data: { turn: '7', state: 'running', attempt: 2 } });
+  happen(talk, { seq: null, kind: 'delta', at: 15, data: { turn: '7', text: 'a new' } });
+  const [, after] = timeline(talk);
+  assert.equal(after.key, before.key);
+  assert.deepEqual(after.parts.map((part) => part.text), ['a new']);
+});
+
+test('what was not sent stands at the end, under the id it keeps', () => {
+  const talk = fold(EVENTS.slice(0, 1));
+  const unsent = [{ chat: 'c', id: 'a', text: 'hello', at: 9 }, { chat: 'c', id: 'b', text: 'more', at: 10 }, { chat: 'c', id: 'd', text: 'x', at: 11, refused: 'too long' }];
+  assert.deepEqual(seen(timeline(talk, unsent)), [['ma', 'user', 'safe', 'hello'], ['mb', 'user', 'sending', 'more'], ['md', 'user', 'refused', 'x']]);
+});
+
+test('what was undone or withdrawn is gone after a reload', () => {
+  const snap = { ...SNAP, rows: [] };
+  assert.deepEqual(timeline(fromSnapshot('c', snap)), []);
+});
+
+test('a message that waits is shown, one that a turn took is not shown twice', () => {
+  const events = [...EVENTS, { seq: 5, kind: 'message', at: 16, data: { id: 'b', text: 'next' } }];
+  const items = timeline(fromSnapshot('c', { ...SNAP, event: 5, events, waiting: ['b'] }));
+  assert.deepEqual(items.map((item) => item.key), ['ma', 't7.0', 'mb']);
+});
+
+test('a command stands with its answer, where it was given', () => {
+  const events = [
+    { seq: 5, kind: 'message', at: 16, data: { id: 'k', text: '/status' } },
+    { seq: 6, kind: 'reply', at: 16, data: { turn: null, id: '9', text: 'all is well', to: 'k', command: 'status' } },
+  ];
+  const live = fold([...EVENTS, ...events]);
+  addRows(live, ROWS);
+  assert.deepEqual([timeline(live).at(-1).kind, timeline(live).at(-1).answer], ['command', 'all is well']);
+  assert.deepEqual(timeline(fromSnapshot('c', { ...SNAP, event: 6, events: [...EVENTS, ...events] })), timeline(live));
+  assert.equal(happen(fold(EVENTS), { ...events[1], seq: 7 }), 'all');
+});
+
+test('a notice with an id is replaced, not repeated', () => {
+  const notice = (seq, text) => ({ seq, kind: 'notice', at: 20 + seq, data: { id: 'p', text, reason: 'working' } });
+  const items = timeline(fold([notice(1, 'one minute'), notice(2, 'two minutes')]));
+  assert.deepEqual(items.map((item) => item.text), ['two minutes']);
+});
+
+test('a question is a part of the turn that asks, until it is answered', () => {
+  const asks = [
+    ...EVENTS.slice(0, 2),
+    { seq: 3, kind: 'approval', at: 12, data: { id: '5', turn: '7', tool: 'shell', state: 'open', question: 'rm?' } },
+    { seq: 4, kind: 'turn', at: 12, data: { turn: '7', state: 'waiting', attempt: 1 } },
+  ];
+  const talk = fold(asks);
+  assert.equal(timeline(talk)[1].approvals[0].question, 'rm?');
+  happen(talk, { seq: 5, kind: 'approval', at: 13, data: { id: '5', turn: '7', tool: 'shell', state: 'approved' } });
+  assert.deepEqual(timeline(talk)[1].approvals, []);
+});
+
+test('words that joined a running turn part its bubble', () => {
+  const rows = [...ROWS.slice(0, 3), { seq: 4, role: 'user', content: 'faster', at: 13.5, turn: '7' }, { ...ROWS[3], seq: 5 }];
+  const items = timeline(fromSnapshot('c', { ...SNAP, rows }));
+  assert.deepEqual(items.map((item) => item.key), ['ma', 't7.0', 'mrow4', 't7.1']);
+  assert.equal(items[3].parts[0].text, 'hi there');
+});
