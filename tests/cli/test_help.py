@@ -65,7 +65,13 @@ def test_the_help_lists_every_command() -> None:
 GROUPS = {"config": ("show",), "keys": ("create", "list", "revoke")}
 
 
-@pytest.mark.parametrize("name", [*(name for name in COMMANDS if name not in GROUPS), *(f"{group} {name}" for group, names in GROUPS.items() for name in names)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name in COMMANDS if name not in GROUPS),
+        *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
+    ],
+)
 def test_every_command_takes_a_home(name: str) -> None:
     ended = everturn(*name.split(), "--help")
     assert ended.code == 0

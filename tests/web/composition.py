@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,9 +15,12 @@ from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.gateway.parts import Settings
 from everturn.model import Json
 from everturn.platform.api import ApiPlatform
+from everturn.platform.web import WebPlatform
 from everturn.testing import World
+from everturn.web.conversations import About
+from everturn.web.files import Files
 from everturn.web.messages import Accept
-from everturn.web.server import PATIENCE_S, Serving, make_app, serve
+from everturn.web.server import PATIENCE_S, Door, Page, Serving, make_app, serve
 
 TOKEN = "a-token-of-the-tests"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -73,6 +77,19 @@ class Web:
 
     async def post(self, chat: str, message_id: str, text: str) -> httpx.Response:
         return await self.client.post(f"/api/chats/{chat}/messages", json={"id": message_id, "text": text})
+
+    def stranger(self, **headers: str) -> httpx.AsyncClient:
+        """Somebody without the token, with a jar of cookies of their own."""
+        return httpx.AsyncClient(base_url=self.serving.url, headers=headers, timeout=WAIT_S)
+
+    @contextlib.asynccontextmanager
+    async def browser(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Somebody who has logged in, as a browser would."""
+        login = await self.serving.app.visits.make()
+        async with self.stranger(Origin=self.serving.url) as client:
+            entered = await client.post("/login", json={"code": login.code})
+            assert entered.status_code == 204, entered.text
+            yield client
 
     @contextlib.asynccontextmanager
     async def events(self, chat: str, last: int | None = None, after: int | None = None) -> AsyncIterator["Watcher"]:
@@ -148,16 +165,20 @@ async def running(
     accept: Accept | None = None,
     heartbeat_s: float = 15.0,
     patience_s: float = PATIENCE_S,
+    door: Door = Door(),  # noqa: B008  frozen
+    file_bytes: int = 1000,
 ) -> AsyncIterator[Web]:
     """Everything started on a home or a store's address; stopped in order afterwards. The same place again continues."""
-    api, desk = ApiPlatform(), Desk()
+    api, page, desk = ApiPlatform(), WebPlatform(), Desk()
     url = where if isinstance(where, str) else f"sqlite:///{where / 'everturn.db'}"
-    async with World(url, agent or Echo(), [api], settings=settings) as world:
+    files = (where if isinstance(where, Path) else Path(tempfile.mkdtemp())) / "files"
+    async with World(url, agent or Echo(), [api, page], settings=settings) as world:
         parts = world.gateway.parts
         app = make_app(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
             key_of=parts.settings.key_of, message_chars=settings.message_chars, token=TOKEN, control=desk,
-            heartbeat_s=heartbeat_s,
+            heartbeat_s=heartbeat_s, door=door,
+            page=Page(chats=page, files=Files(files, file_bytes, 3 * file_bytes), about=About(version="test")),
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s)
         try:

@@ -61,9 +61,7 @@ def visitor_of(scope: Request) -> Visitor | None:
 class Access:
     """Checks every request. `per_minute` bounds each key, and each address that shows no valid secret; 0: no bound."""
 
-    def __init__(
-        self, *, token: str, store: Store, clock: Clock, place: Place = Place(), per_minute: float = 600  # noqa: B008  frozen
-    ) -> None:
+    def __init__(self, *, token: str, store: Store, clock: Clock, place: Place, per_minute: float = 600) -> None:
         self._token = token.encode()
         self._bearer = b"Bearer " + self._token
         self._store = store

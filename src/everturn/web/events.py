@@ -212,7 +212,9 @@ class _Feed:
 
 
 def _event(event: Event) -> bytes:
-    return f"id: {event.seq}\nevent: {event.kind}\nat: {event.at!r}\ndata: {event.data}\n\n".encode()  # readers skip `at`
+    return (
+        f"id: {event.seq}\nevent: {event.kind}\nat: {event.at!r}\ndata: {event.data}\n\n".encode()
+    )  # readers skip `at`
 
 
 async def _gone(receive: Receive) -> None:

@@ -1,0 +1,282 @@
+"""The door over real HTTP: who is let in, where, how often, and what everybody is told with every answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from everturn.decide.access import Place
+from everturn.testing import ManualClock
+from everturn.web.access import LOGINS
+from everturn.web.server import Door
+from everturn.web.visits import LOGIN_S, VISIT_S
+from tests.web.composition import TOKEN, Web, running
+
+OWN_PATHS = ["/web/me", "/web/conversations", "/web/conversations/x", "/files/a/b", "/logout", "/nowhere"]
+
+
+@pytest.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Web]:
+    async with running(tmp_path) as started:
+        yield started
+
+
+async def made_key(web: Web, name: str, *scopes: str) -> str:
+    answer = await web.client.post("/control/keys", json={"name": name, "scopes": list(scopes)})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["key"])
+
+
+def with_key(web: Web, key: str) -> httpx.AsyncClient:
+    return web.stranger(Authorization=f"Bearer {key}")
+
+
+# -- strangers ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/api/chats/a/transcript", "/control/status", "/control/keys", *OWN_PATHS])
+async def test_a_stranger_gets_nothing(web: Web, path: str) -> None:
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic eA=="}, {"Cookie": "everturn=x"}):
+        async with web.stranger(**headers) as client:
+            answer = await client.get(path)
+            assert answer.status_code == 401, answer.text
+            assert "everturn login" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/", "/login", "/assets/main.js", "/assets/page.css", "/favicon.ico", "/offline.js"])
+async def test_the_page_itself_is_open_and_checked_by_its_tag(web: Web, path: str) -> None:
+    async with web.stranger() as client:
+        answer = await client.get(path)
+        again = await client.get(path, headers={"If-None-Match": answer.headers["etag"]})
+    assert (answer.status_code, again.status_code, again.content) == (200, 304, b"")
+
+
+async def test_no_file_beside_the_page_is_served(web: Web) -> None:
+    async with web.stranger() as client:
+        for name in ("package.json", "..%2fapp.py", "%2e%2e/app.py", "nothing.js"):
+            assert (await client.get(f"/assets/{name}")).status_code in {401, 404}
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_key_does_what_its_scope_says_and_nothing_else(web: Web) -> None:
+    key = await made_key(web, "bot", "chat")
+    async with with_key(web, key) as bot:
+        assert (await bot.post("/api/chats/a/messages", json={"id": "1", "text": "hi"})).status_code == 202
+        assert (await bot.get("/api/chats/a/transcript")).status_code == 200
+        refused = await bot.get("/control/status")
+        assert (refused.status_code, "`read`" in refused.json()["error"]) == (403, True)
+        assert [(await bot.get(path)).status_code for path in OWN_PATHS] == [403] * len(OWN_PATHS)
+
+
+@pytest.mark.parametrize(
+    ("scope", "post", "look", "stop", "keys"),
+    [
+        ("chat", 202, 403, 403, 403),
+        ("read", 403, 200, 403, 403),
+        ("ops", 403, 200, 202, 403),
+        ("admin", 202, 200, 202, 200),
+    ],
+)
+async def test_scopes(web: Web, scope: str, post: int, look: int, stop: int, keys: int) -> None:
+    async with with_key(web, await made_key(web, "k", scope)) as client:
+        posted = await client.post("/api/chats/a/messages", json={"id": "1", "text": "hi"})
+        stopped = await client.post("/control/stop", json={"kind": "stop"})
+        looked, listed = await client.get("/control/status"), await client.get("/control/keys")
+    assert [each.status_code for each in (posted, looked, stopped, listed)] == [post, look, stop, keys]
+
+
+async def test_a_revoked_key_is_refused_at_once(web: Web) -> None:
+    key = await made_key(web, "a/b c", "read")
+    async with with_key(web, key) as client:
+        assert (await client.get("/control/status")).status_code == 200
+        assert (await web.client.delete("/control/keys/a%2Fb%20c")).status_code == 200
+        assert (await client.get("/control/status")).status_code == 401
+    assert (await web.client.delete("/control/keys/nobody")).status_code == 404
+
+
+async def test_a_list_of_keys_holds_no_secret(web: Web) -> None:
+    key = await made_key(web, "bot", "chat")
+    text = (await web.client.get("/control/keys")).text
+    assert key[:9] in text
+    assert key not in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"name": "", "scopes": ["chat"]},
+        {"name": "x", "scopes": []},
+        {"name": "x", "scopes": ["owner"]},
+        {"name": "x\n", "scopes": ["chat"]},
+        {"scopes": ["chat"]},
+    ],
+)
+async def test_a_bad_key_is_refused(web: Web, body: object) -> None:
+    assert (await web.client.post("/control/keys", json=body)).status_code == 400
+
+
+async def test_what_a_key_writes_bears_its_name(web: Web) -> None:
+    async with with_key(web, await made_key(web, "bot", "chat")) as bot:
+        await bot.post("/api/chats/a/messages", json={"id": "1", "text": "hi"})
+    (life,) = (await web.client.get("/control/explain/1")).json()["messages"]
+    assert life["key"] == "agent:main:api:dm:a"
+
+
+async def test_a_fast_key_is_slowed_down_alone(tmp_path: Path) -> None:
+    async with running(tmp_path, door=Door(per_minute=5, clock=ManualClock())) as web:
+        keys = [await made_key(web, name, "read") for name in ("fast", "calm")]
+        async with with_key(web, keys[0]) as fast, with_key(web, keys[1]) as calm:
+            codes = [(await fast.get("/control/status")).status_code for _ in range(7)]
+            assert codes == [200] * 5 + [429] * 2
+            late = await fast.get("/control/status")
+            assert int(late.headers["retry-after"]) in range(1, 13)
+            assert (await calm.get("/control/status")).status_code == 200
+        assert (await web.client.get("/control/status")).status_code == 200
+
+
+async def test_an_address_that_guesses_is_slowed_down_and_the_owner_is_not(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running(tmp_path, door=Door(per_minute=5, clock=clock)) as web:
+        async with web.stranger(Authorization="Bearer guess") as client:
+            codes = [(await client.get("/control/status")).status_code for _ in range(7)]
+        assert codes == [401] * 5 + [429] * 2
+        assert (await web.client.get("/control/status")).status_code == 200
+        clock.advance(60)
+        async with web.stranger() as client:
+            assert (await client.get("/")).status_code == 200
+
+
+# -- browsers ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_link_lets_a_browser_in_once(web: Web) -> None:
+    login = await web.serving.app.visits.make()
+    assert login.link("http://x/") == f"http://x/login#{login.code}"
+    async with web.stranger() as first, web.stranger() as second:
+        entered = await first.post("/login", json={"code": login.code})
+        again = await second.post("/login", json={"code": login.code})
+        assert (entered.status_code, again.status_code) == (204, 403)
+        assert "used before" in again.json()["error"]
+        assert [(await each.get("/web/me")).status_code for each in (first, second)] == [200, 401]
+    cookie = entered.headers["set-cookie"].lower()
+    assert all(part in cookie for part in ("httponly", "samesite=strict", "path=/", f"max-age={int(VISIT_S)}"))
+    assert "secure" not in cookie
+
+
+async def test_behind_https_the_cookie_is_for_https(tmp_path: Path) -> None:
+    async with running(tmp_path, door=Door(place=Place("127.0.0.1", "https://chat.example.org"))) as web:
+        login = await web.serving.app.visits.make()
+        async with web.stranger(Host="chat.example.org", Origin="https://chat.example.org") as client:
+            cookie = (await client.post("/login", json={"code": login.code})).headers
+    assert cookie["set-cookie"].startswith("__Host-everturn=")
+    assert "; Secure" in cookie["set-cookie"]
+    assert "strict-transport-security" in cookie
+
+
+async def test_links_and_visits_expire(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running(tmp_path, door=Door(clock=clock)) as web:
+        late = await web.serving.app.visits.make()
+        async with web.browser() as client:
+            clock.advance(LOGIN_S)
+            answer = await client.post("/login", json={"code": late.code})
+            assert (answer.status_code, "too old" in answer.json()["error"]) == (403, True)
+            assert (await client.get("/web/me")).status_code == 200
+            clock.advance(VISIT_S)
+            client.cookies.jar.clear_expired_cookies()
+            assert (await client.get("/web/me")).status_code == 401
+
+
+async def test_a_visit_outlives_a_restart_and_ends_with_logging_out(store_url: str) -> None:
+    async with running(store_url) as web, web.browser() as client:
+        cookies = dict(client.cookies)
+    async with running(store_url) as web, web.stranger(Origin=web.serving.url) as client:
+        client.cookies.update(cookies)
+        assert (await client.get("/web/me")).status_code == 200
+        assert (await client.post("/logout")).status_code == 204
+        client.cookies.update(cookies)
+        assert (await client.get("/web/me")).status_code == 401
+
+
+async def test_everybody_can_be_logged_out(web: Web) -> None:
+    async with web.browser() as one, web.browser() as two:
+        assert (await web.client.post("/control/logout")).json() == {"ended": 2}
+        assert [(await each.get("/web/me")).status_code for each in (one, two)] == [401, 401]
+
+
+async def test_guessing_codes_ends_soon(web: Web) -> None:
+    good = await web.serving.app.visits.make()
+    async with web.stranger() as client:
+        codes = [(await client.post("/login", json={"code": f"guess{n}"})).status_code for n in range(LOGINS + 2)]
+        assert codes == [403] * LOGINS + [429] * 2
+        assert (await client.post("/login", json={"code": good.code})).status_code == 429
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site", "Origin": ""}]
+)
+async def test_another_sites_page_changes_nothing(web: Web, headers: dict[str, str]) -> None:
+    async with web.browser() as client:
+        posted = await client.post("/web/conversations/c/messages", json={"id": "1", "text": "x"}, headers=headers)
+        out = await client.post("/logout", headers=headers)
+        assert (posted.status_code, out.status_code) == (403, 403)
+        assert (await client.get("/web/me")).status_code == 200
+    wrong = await web.client.post("/api/chats/a/messages", json={"id": "1", "text": "x"}, headers=headers)
+    assert wrong.status_code == 403
+    assert (await web.client.get("/control/explain/1")).json() == {"messages": []}
+
+
+async def test_a_name_that_was_pointed_here_reaches_neither_page_nor_cookie(web: Web) -> None:
+    async with web.browser() as client:
+        for path in ("/", "/login", "/web/me", "/web/conversations"):
+            answer = await client.get(path, headers={"Host": "evil.example"})
+            assert (answer.status_code, "public_url" in answer.json()["error"]) == (421, True)
+    assert (await web.client.get("/control/status", headers={"Host": "gateway"})).status_code == 200
+
+
+async def test_no_other_origin_may_read(web: Web) -> None:
+    asked = {"Origin": "https://other.example", "Access-Control-Request-Method": "POST"}
+    answers = [await web.client.get("/control/status", headers={"Origin": "https://other.example"})]
+    answers += [await web.client.options(path, headers=asked) for path in ("/", "/api/chats/a/messages", "/web/me")]
+    assert not [name for answer in answers for name in answer.headers if name.startswith("access-control")]
+
+
+# -- every answer ------------------------------------------------------------------------------------------------------
+
+
+async def raw(web: Web, text: bytes) -> str:
+    reader, writer = await asyncio.open_connection(web.serving.host, web.serving.port)
+    writer.write(text)
+    answer = await asyncio.wait_for(reader.read(4096), 20)
+    writer.close()
+    return answer.decode()
+
+
+async def test_every_answer_says_what_a_browser_may_do_with_it(web: Web) -> None:
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    async with web.stranger() as client:
+        answers = [await client.get(path) for path in ("/", "/health", "/nowhere", "/assets/none")]
+        answers += [
+            await client.get("/control/status", headers=token),
+            await client.post("/login", content=b"x" * 99_999),
+        ]
+        answers.append(await client.post("/api/chats/a/messages", json={"id": "1", "text": "x"}, headers=token))
+    for answer in answers:
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+    assert "content-security-policy" in await raw(web, b"nonsense\r\n\r\n")
+
+
+async def test_no_secret_is_in_an_error(web: Web) -> None:
+    async with web.stranger(Authorization="Bearer sEcReT-guess") as client:
+        texts = [
+            (await client.get(path)).text for path in ("/control/status", "/web/me", "/nowhere?token=sEcReT-guess")
+        ]
+        texts.append((await client.post("/login", json={"code": "sEcReT-guess"})).text)
+        texts.append((await client.post("/login", content=b'{"code": "sEcReT-guess"')).text)
+    assert not [text for text in texts if "sEcReT" in text or TOKEN in text]

@@ -1,0 +1,111 @@
+"""Files in a conversation: kept whole or not at all, bounded, and never served as something that could run."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from everturn.web.files import Files, clean_file_name, sniffed
+from tests.web.composition import Web, running
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 30
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+@pytest.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Web]:
+    async with running(tmp_path) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("name", "clean"),
+    [
+        ("photo.png", "photo.png"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Users\\x\\a.txt", "a.txt"),
+        ("a\x00b\n.txt", "a_b_.txt"),
+        ("<script>.html", "_script_.html"),
+        (".htaccess", "htaccess"),
+        ("", "file"),
+        ("...", "file"),
+        ("x" * 300 + ".pdf", "x" * 116 + ".pdf"),
+        ("über größe.txt", "über größe.txt"),
+        ("a;b|c$(d).sh", "a_b_c_(d).sh"),
+    ],
+)
+def test_a_name_is_only_a_name(name: str, clean: str) -> None:
+    assert clean_file_name(name) == clean
+    assert clean_file_name(clean) == clean
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF0000WEBPx", "image/webp"),
+        (b"<svg xmlns", "application/octet-stream"),
+        (b"<html>", "application/octet-stream"),
+        (b"%PDF", "application/octet-stream"),
+        (b"", "application/octet-stream"),
+    ],
+)
+def test_a_type_is_what_the_bytes_say(head: bytes, kind: str) -> None:
+    assert sniffed(head) == kind
+
+
+async def test_an_image_comes_back_as_an_image(web: Web) -> None:
+    async with web.browser() as client:
+        kept = (await client.post("/files?name=../cat.html", content=PNG)).json()
+        got = await client.get(kept["url"])
+    assert (kept["name"], kept["type"], kept["size"]) == ("cat.html", "image/png", len(PNG))
+    assert (got.content, got.headers["content-type"]) == (PNG, "image/png")
+    assert got.headers["content-disposition"].startswith("inline")
+    assert got.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_what_is_no_image_is_saved_not_shown(web: Web) -> None:
+    async with web.browser() as client:
+        kept = (await client.post("/files?name=x.png", content=b"<script>alert(1)</script>")).json()
+        got = await client.get(kept["url"])
+    assert got.headers["content-type"] == "application/octet-stream"
+    assert got.headers["content-disposition"].startswith("attachment")
+
+
+async def test_only_the_owner_has_files(web: Web) -> None:
+    async with web.browser() as client:
+        kept = (await client.post("/files?name=x.txt", content=b"words")).json()
+    async with web.stranger() as client:
+        assert (await client.get(kept["url"])).status_code == 401
+        assert (await client.post("/files?name=x", content=b"x")).status_code == 401
+
+
+async def test_files_are_bounded_each_and_together(web: Web, tmp_path: Path) -> None:
+    async with web.browser() as client:
+        assert (await client.post("/files?name=a", content=b"x" * 1001)).status_code == 413
+        assert (await client.post("/files?name=a", content=b"")).status_code == 400
+        codes = [(await client.post("/files?name=a", content=b"x" * 900)).status_code for _ in range(4)]
+    assert codes == [201, 201, 201, 507]
+    assert len(names(tmp_path / "files")) == 3
+
+
+@pytest.mark.parametrize(
+    "path", ["/files/x/y", "/files/AAAAAAAAAAAAAAAAAAAAAA/x", "/files/..%2f..%2fapi_token/x", "/files/*/x"]
+)
+async def test_there_is_no_way_to_another_file(web: Web, path: str) -> None:
+    async with web.browser() as client:
+        assert (await client.get(path)).status_code == 404
+
+
+async def test_what_a_death_left_half_written_is_swept(tmp_path: Path) -> None:
+    async def words() -> AsyncIterator[bytes]:
+        yield b"words"
+
+    (tmp_path / "AAAAAAAAAAAAAAAAAAAAAA.draft").write_bytes(b"half")
+    kept = await Files(tmp_path).keep("a.txt", words())
+    assert names(tmp_path) == [f"{kept.id}.a.txt"]
