@@ -29,6 +29,9 @@ def at(person: str | None, chat_type: str = "group", platform: str = "telegram")
         (at("3"), "user"),
         (at(None), "user"),
         (at(None, "dm", "api"), "owner"),
+        (at("key:bot", "dm", "api"), "user"),  # a program has the rights of its name, not the owner's
+        (at("owner", "dm", "web"), "owner"),
+        (at("somebody", "dm", "web"), "user"),
         (SessionSource(platform="matrix", user_id="k", user_id_alt="@o:x"), "owner"),
     ],
 )

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from everturn.decide.commands import REGISTRY, Declared, Right, canonical
 from everturn.model import SessionSource
 
-API = "api"  # its token is the key of the home: who has it is the owner
+# Who has the home's token, or has logged in at the page, is the owner; a program with a key of its own is known by its name.
+HOME = {"api": None, "web": "owner"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +45,14 @@ def scope_name(source: SessionSource) -> str:
     return f"{source.platform}:{'dm' if source.chat_type == 'dm' else 'group'}"
 
 
+def is_home(source: SessionSource) -> bool:
+    """Whether a message comes from the owner by the way it came."""
+    return source.platform in HOME and source.user_id == HOME[source.platform]
+
+
 def rank_of(rights: Rights, source: SessionSource) -> str:
     """owner, admin, or user."""
-    if source.platform == API or any(f"{source.platform}:{each}" in rights.owners for each in _ids(source)):
+    if is_home(source) or any(f"{source.platform}:{each}" in rights.owners for each in _ids(source)):
         return "owner"
     admins = rights.scope(source).admins
     return "admin" if any(each in admins for each in _ids(source)) else "user"

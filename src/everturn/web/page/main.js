@@ -118,11 +118,14 @@ async function load(url, mine) {
   const snap = await ask(url);
   if (mine.signal.aborted) return;
   if (snap.copy && talk.event) throw new Away('a copy');
-  if (!snap.copy && snap.event < talk.event && snap.session_id === talk.session) throw new Away('an old answer');
-  talk = fromSnapshot(talk.chat, snap, talk);
-  if (earlier.length && earlier[0].session === talk.session) for (const each of earlier) addRows(talk, each.rows);
-  show();
+  take(snap);
   if (snap.copy) throw new Away('a copy');
+}
+
+function take(snap) {
+  talk = fromSnapshot(talk.chat, snap, talk);
+  if (earlier[0]?.session === talk.session) for (const each of earlier) addRows(talk, each.rows);
+  show();
 }
 
 function connected() {
@@ -175,22 +178,23 @@ function answered(data) {
 
 let reading = false;
 let again = false;
+let more = false;
 
 /** Read what was added to the transcript; several reasons at once are one reading. */
 async function readRows() {
   if (reading) {
-    again = true;
+    more = true;
     return;
   }
   reading = true;
   const of = talk;
   try {
     do {
-      again = false;
+      more = false;
       const { rows } = await ask(`/web/conversations/${encodeURIComponent(of.chat)}/rows?after=${lastSeq(of)}`);
       addRows(of, rows);
       if (of === talk) redraw();
-    } while (again);
+    } while (more);
   } catch {
     // the line comes back with everything
   } finally {
@@ -198,12 +202,28 @@ async function readRows() {
   }
 }
 
+let reloading = false;
+
+/** Read everything again while the stream goes on: an answer that is older than what was heard meanwhile does not count. */
 async function reload() {
+  if (reloading) {
+    again = true;
+    return;
+  }
+  reloading = true;
   const mine = line;
   try {
-    await load(`/web/conversations/${encodeURIComponent(talk.chat)}`, mine);
+    do {
+      again = false;
+      const snap = await ask(`/web/conversations/${encodeURIComponent(talk.chat)}`);
+      if (mine !== line || snap.copy) return;
+      if (snap.event >= talk.event) take(snap);
+      else again = true;
+    } while (again);
   } catch {
-    wake(); // it is tried again with the line
+    // the line comes back with everything
+  } finally {
+    reloading = false;
   }
 }
 
@@ -307,6 +327,7 @@ function closeSide() {
 }
 
 function rename() {
+  $('rename-dialog').returnValue = '';
   $('rename-words').value = talk.title;
   $('rename-dialog').showModal();
   $('rename-words').select();
@@ -327,6 +348,7 @@ function listen() {
   $('close-side').addEventListener('click', closeSide);
   $('shade').addEventListener('click', closeSide);
   $('rename').addEventListener('click', rename);
+  $('rename-cancel').addEventListener('click', () => $('rename-dialog').close('cancel'));
   $('rename-dialog').addEventListener('close', () => {
     const words = $('rename-words').value.trim();
     if ($('rename-dialog').returnValue === 'ok' && words && words !== talk.title) command(`/title ${words}`);

@@ -1,0 +1,133 @@
+"""A real Chromium and a real gateway process, for the tests of this folder."""
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
+
+from everturn.home import Home
+from tests.cli.program import Program, everturn
+from tests.house import ROOT
+
+WAIT_MS = 60_000.0
+expect.set_options(timeout=WAIT_MS)
+
+
+class Gateway:
+    """`everturn run` with the talker, on one port through all its lives."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.go = home.parent / "go"
+        self._port = "0"
+        self._program: Program | None = None
+        self.url = ""
+
+    def start(self) -> None:
+        """Begin a life; the port is that of the life before."""
+        path = os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")]))
+        self._program = Program(
+            "run", "--port", self._port, home=self.home, EVERTURN_AGENT_KIND="python",
+            EVERTURN_AGENT_OBJECT="tests.browser.talker:agent", PYTHONPATH=path, TALKER_GO=str(self.go),
+        )  # fmt: skip
+        line = self._program.shows("http://127.0.0.1:").split("http://127.0.0.1:")[1]
+        self._port = line.split()[0].strip()
+        self.url = f"http://127.0.0.1:{self._port}"
+
+    def kill(self) -> None:
+        """End as by SIGKILL."""
+        assert self._program is not None
+        self._program.kill(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End, if it runs."""
+        if self._program is not None:
+            self._program.kill(signal.SIGKILL)
+
+    def link(self) -> str:
+        """A new login link, as `everturn login` prints it."""
+        return everturn("login", home=self.home).out.strip()
+
+    def token(self) -> str:
+        """The home's token."""
+        return Home(self.home).api_token()
+
+
+@dataclass
+class Screen:
+    """One window, and how a person uses it. What it asked for and what went wrong in it is remembered."""
+
+    page: Page
+    shots: Path
+    asked: list[str]
+    errors: list[str]
+
+    def words(self) -> Locator:
+        """The message box."""
+        return self.page.locator("#words")
+
+    def said(self, n: int = -1) -> Locator:
+        """What the person said."""
+        return self.page.locator("li.user").nth(n)
+
+    def answers(self) -> Locator:
+        """The bubbles of the agent."""
+        return self.page.locator("li.turn")
+
+    async def say(self, text: str) -> None:
+        """Write and send."""
+        await self.words().fill(text)
+        await self.words().press("Enter")
+
+    async def talk(self, text: str) -> None:
+        """Say something and wait for its answer."""
+        before = await self.answers().count()
+        await self.say(text)
+        await expect(self.said().locator(".status")).to_contain_text("answered")
+        await expect(self.answers()).to_have_count(before + 1)
+
+    async def shot(self, name: str) -> None:
+        """Keep a picture of what is seen."""
+        self.shots.mkdir(exist_ok=True)
+        await self.page.screenshot(path=self.shots / f"{name}.png")
+
+    async def unhurt(self) -> None:
+        """No attack ran, no error was thrown, and nothing outside was asked."""
+        assert await self.page.evaluate("() => window.pwned") is None
+        assert self.errors == []
+        own = self.page.url.split("/", 3)[2]
+        assert {url.split("/", 3)[2] for url in self.asked if url.startswith("http")} == {own}
+
+
+@contextlib.asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """The system's Chromium."""
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+async def window(context: BrowserContext, shots: Path) -> Screen:
+    """A new window."""
+    context.set_default_timeout(WAIT_MS)
+    page = await context.new_page()
+    screen = Screen(page, shots, [], [])
+    page.on("request", lambda request: screen.asked.append(request.url))
+    page.on("pageerror", lambda error: screen.errors.append(str(error)))
+    page.on("dialog", lambda dialog: screen.errors.append(dialog.message))
+    return screen
+
+
+async def enter(context: BrowserContext, gateway: Gateway, shots: Path) -> Screen:
+    """A window that was opened with a login link, connected."""
+    screen = await window(context, shots)
+    await screen.page.goto(gateway.link())
+    await screen.page.wait_for_url("**/#c=*")
+    await expect(screen.page.locator("#welcome")).to_be_visible()
+    return screen

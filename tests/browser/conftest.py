@@ -1,0 +1,39 @@
+"""The gateway and the window that most tests of this folder want."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser
+
+from tests.browser.browsing import Gateway, Screen, chromium, enter
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """Where pictures are kept."""
+    return tmp_path / "shots"
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    """A running gateway."""
+    made = Gateway(tmp_path / "home")
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    """A real browser."""
+    async with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+async def screen(browser: Browser, gateway: Gateway, shots: Path) -> AsyncIterator[Screen]:
+    """A window of somebody who has logged in."""
+    context = await browser.new_context(viewport={"width": 1200, "height": 800})
+    yield await enter(context, gateway, shots)
+    await context.close()

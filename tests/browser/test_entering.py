@@ -1,0 +1,102 @@
+"""Coming in: the printed link, a link used twice, logging out, and pages of other sites."""
+
+import asyncio
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.browser.browsing import Gateway, Screen, window
+from tests.cli.program import PROGRAM, environment
+
+pytestmark = pytest.mark.timeout(240)  # a browser on two busy cores
+
+LINK = re.compile(rb"http://127\.0\.0\.1:\d+/login#[\w-]+")
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> Iterator[str]:
+    """The link that a gateway prints on a terminal."""
+    ours, theirs = pty.openpty()
+    command = [*PROGRAM, "run", "--port", "0", "--home", str(tmp_path / "home")]
+    program = subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment())
+    os.close(theirs)
+    seen = b""
+    while not (found := LINK.search(seen)):
+        seen += os.read(ours, 4096)
+    yield found[0].decode()
+    program.kill()
+    program.wait()
+    os.close(ours)
+
+
+async def test_first_use_from_the_printed_link(printed: str, browser: Browser, shots: Path) -> None:
+    screen = await window(await browser.new_context(viewport={"width": 1200, "height": 800}), shots)
+    await screen.page.goto(printed)
+    await expect(screen.page.locator("#welcome")).to_be_visible()
+    await screen.shot("first")
+    await screen.talk("hello")
+    await expect(screen.answers()).to_contain_text("You said: hello")
+    code = printed.partition("#")[2]
+    assert code not in screen.page.url
+    assert not [url for url in screen.asked if code in url.partition("#")[0]]
+    await screen.unhurt()
+
+
+async def test_a_link_that_was_used_is_refused_with_words(gateway: Gateway, browser: Browser, shots: Path) -> None:
+    link = gateway.link()
+    mine = await window(await browser.new_context(), shots)
+    await mine.page.goto(link)
+    await expect(mine.page.locator("#welcome")).to_be_visible()
+    thief = await window(await browser.new_context(), shots)
+    await thief.page.goto(link)
+    await expect(thief.page.locator("#said")).to_contain_text("used before")
+    await thief.shot("replayed")
+    await thief.page.goto(gateway.url)
+    await expect(thief.page.locator("#said")).to_contain_text("everturn login")
+
+
+async def test_who_logs_out_is_out_and_what_they_wrote_is_not_lost(gateway: Gateway, screen: Screen) -> None:
+    await screen.talk("hello")
+    await screen.page.locator("#logout").click()
+    await expect(screen.page.locator("#said")).to_contain_text("everturn login")
+    await screen.page.goto(gateway.url)
+    await expect(screen.page.locator("#said")).to_contain_text("everturn login")
+    await screen.page.goto(gateway.link())
+    await expect(screen.said()).to_contain_text("hello")
+
+
+async def other_site() -> asyncio.Server:
+    """A page of another origin on the same machine: browsers send it our strictest cookies."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 13\r\nconnection: close\r\n\r\n<p>hello</p>\r\n"
+        )
+        await writer.drain()
+        writer.close()
+
+    return await asyncio.start_server(answer, "127.0.0.1", 0)
+
+
+async def test_a_page_of_another_origin_can_neither_act_nor_read(gateway: Gateway, screen: Screen, shots: Path) -> None:
+    server = await other_site()
+    evil = await window(screen.page.context, shots)
+    await evil.page.goto(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    tries = """async (url) => {
+      const body = JSON.stringify({ id: 'x', text: 'evil words' });
+      const post = (mode) => fetch(url + '/web/conversations/evil/messages', { method: 'POST', mode, credentials: 'include', body }).then((a) => a.type, () => 'refused');
+      const read = fetch(url + '/web/conversations', { credentials: 'include' }).then((a) => a.text(), () => 'refused');
+      return [await post('no-cors'), await post('cors'), await read];
+    }"""
+    assert await evil.page.evaluate(tries, gateway.url) == ["opaque", "refused", "refused"]
+    await screen.talk("hello")
+    await expect(screen.page.locator("#list .name")).to_have_text(["hello"])
+    server.close()
+    await server.wait_closed()

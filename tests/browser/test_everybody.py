@@ -1,0 +1,150 @@
+"""The page for everybody: phone, keyboard, screen readers, dark rooms; and what it weighs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.browser.browsing import Gateway, Screen, enter
+from tests.house import ROOT
+
+pytestmark = pytest.mark.timeout(240)  # a browser on two busy cores
+
+AXE = ROOT / "tests" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
+MOST_BYTES = 150_000
+
+
+async def serious(page: Page) -> list[Any]:
+    """What axe finds that keeps somebody out."""
+    await page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = await page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        (each["id"], [node["html"][:200] for node in each["nodes"]])
+        for each in found["violations"]
+        if each["impact"] in {"serious", "critical"}
+    ]
+
+
+async def full_page(screen: Screen) -> None:
+    """A conversation with one of everything."""
+    await screen.talk(
+        "# Title\n\n- a\n- b\n\n```py\nprint(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted [link](https://a.example)"
+    )
+    await screen.talk("tool")
+    await screen.say("/status")
+    await expect(screen.page.locator("li.command .command-answer")).not_to_be_empty()
+    await screen.say("ask")
+    await expect(screen.page.locator(".approval")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing_serious(browser: Browser, gateway: Gateway, shots: Path, scheme: str) -> None:
+    context = await browser.new_context(
+        viewport={"width": 1200, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+    )  # type: ignore[arg-type]
+    screen = await enter(context, gateway, shots)
+    assert await serious(screen.page) == []
+    await full_page(screen)
+    await screen.page.locator("details.call summary").first.click()
+    await screen.shot(f"everything-{scheme}")
+    assert await serious(screen.page) == []
+    await screen.words().fill("/")
+    await expect(screen.page.locator("#commands")).to_be_visible()
+    assert await serious(screen.page) == []
+    await context.close()
+
+
+async def test_on_a_phone(browser: Browser, gateway: Gateway, shots: Path) -> None:
+    context = await browser.new_context(
+        viewport={"width": 390, "height": 760}, has_touch=True, is_mobile=True, reduced_motion="reduce"
+    )
+    screen = await enter(context, gateway, shots)
+    page = screen.page
+    await screen.words().fill("hello from a phone " + "long" * 60 + "\n\n```\n" + "wide " * 60 + "\n```")
+    await page.locator("#send").tap()
+    await expect(screen.said().locator(".status")).to_contain_text("answered")
+    await screen.shot("phone")
+    assert await page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    await expect(page.locator("#side")).not_to_be_in_viewport()
+    await page.locator("#menu").tap()
+    await expect(page.locator("#list .name")).to_be_in_viewport()
+    await screen.shot("phone-list")
+    assert await serious(page) == []
+    await page.locator("#new").tap()
+    await expect(page.locator("#welcome")).to_be_visible()
+    await expect(page.locator("#side")).not_to_be_in_viewport()
+    await context.close()
+
+
+async def test_with_the_keyboard_alone(gateway: Gateway, screen: Screen) -> None:
+    page = screen.page
+    await expect(screen.words()).to_be_focused()
+    await page.keyboard.type("hello")
+    await page.keyboard.press("Shift+Enter")
+    await page.keyboard.type("there")
+    await page.keyboard.press("Enter")
+    await expect(screen.answers()).to_contain_text("there")
+    await page.keyboard.type("/s")
+    await page.keyboard.press("ArrowDown")
+    await expect(page.locator("#commands li[aria-selected=true]")).to_have_count(1)
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#commands")).to_be_hidden()
+    await page.keyboard.press("Control+a")
+    await page.keyboard.press("Delete")
+    await page.reload()
+    await expect(screen.said()).to_contain_text("hello")
+    await page.locator("body").press("Tab")
+    await tab_to(page, "new")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#welcome")).to_be_visible()
+    await expect(screen.words()).to_be_focused()
+
+
+async def tab_to(page: Page, wanted: str) -> None:
+    """Press Tab until the focus is there, as a person would."""
+    for _ in range(30):
+        if await page.evaluate("() => document.activeElement.id") == wanted:
+            return
+        await page.keyboard.press("Shift+Tab")
+    raise AssertionError(f"#{wanted} cannot be reached with the keyboard")
+
+
+async def test_an_answer_is_told_to_a_screen_reader_once_it_is_whole(gateway: Gateway, screen: Screen) -> None:
+    await screen.say("slow")
+    await expect(screen.answers().locator(".live")).to_be_visible()
+    await expect(screen.page.locator("#announce")).to_have_text("")
+    gateway.go.touch()
+    await expect(screen.page.locator("#announce")).to_contain_text("three and done")
+
+
+async def test_hostile_words_are_words(screen: Screen) -> None:
+    await screen.talk("hostile")
+    await screen.talk("tool")
+    await screen.talk("</li><script>window.pwned = true</script><img src=x onerror='window.pwned = true'>")
+    await screen.say("/title <img src=x onerror='window.pwned = true'>")
+    await expect(screen.page.locator("#title")).to_contain_text("<img src=x")
+    await screen.page.reload()
+    await expect(screen.answers()).to_have_count(3)
+    await screen.shot("hostile")
+    assert await screen.page.locator("#items script, #items iframe, #items svg, #list img").count() == 0
+    assert await screen.page.locator("#items a[href^='javascript'], #items [onerror], #items [onclick]").count() == 0
+    await screen.unhurt()
+
+
+async def test_the_page_is_light(browser: Browser, gateway: Gateway, shots: Path) -> None:
+    context = await browser.new_context()
+    sizes: dict[str, int] = {}
+
+    async def weigh(route: Any) -> None:
+        answer = await route.fetch()
+        sizes[route.request.url] = len(await answer.body())
+        await route.fulfill(response=answer)
+
+    for pattern in ("**/assets/*", "**/login"):
+        await context.route(pattern, weigh)
+    await enter(context, gateway, shots)
+    home = len((ROOT / "src" / "everturn" / "web" / "page" / "index.html").read_bytes())
+    assert len(sizes) > 10
+    assert sum(sizes.values()) + home < MOST_BYTES
+    await context.close()

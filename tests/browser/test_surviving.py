@@ -1,0 +1,93 @@
+"""The page and the end of things: the gateway killed in the middle, away for a while, reloads, and two windows."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.browser.browsing import Gateway, Screen, window
+
+pytestmark = pytest.mark.timeout(240)  # a browser on two busy cores
+
+
+async def test_a_kill_in_the_middle_of_a_stream_ends_in_the_same_bubble(gateway: Gateway, screen: Screen) -> None:
+    await screen.say("slow")
+    bubble = screen.answers().locator(".bubble")
+    await expect(bubble).to_have_text("attempt 1: one two")
+    await screen.answers().evaluate("(node) => { node.sameAsBefore = true; }")
+    gateway.kill()
+    await expect(screen.page.locator("#banner")).to_contain_text("away")
+    await screen.shot("away")
+    gateway.start()
+    await expect(bubble).to_have_text("attempt 2: one two")
+    await expect(screen.page.locator("#banner")).to_be_hidden()
+    await screen.shot("goes-on")
+    gateway.go.touch()
+    await expect(bubble).to_have_text("attempt 2: one two three and done")
+    assert await screen.answers().evaluate("(node) => node.sameAsBefore")
+    await expect(screen.page.locator("li.user")).to_have_count(1)
+    await expect(screen.said().locator(".status")).to_contain_text("answered")
+    await screen.page.reload()
+    await expect(bubble).to_have_text(["attempt 2: one two three and done"])
+    await expect(screen.page.locator("li.user")).to_have_count(1)
+
+
+async def test_what_is_written_while_the_gateway_is_away_is_kept_over_a_reload_and_sent_once(
+    gateway: Gateway, screen: Screen
+) -> None:
+    page = screen.page
+    await screen.talk("before")
+    await page.reload()  # from now on the copy for reloads is in force
+    await expect(screen.said()).to_contain_text("before")
+    gateway.kill()
+    await expect(page.locator("#banner")).to_contain_text("away")
+    await screen.say("while away")
+    await expect(screen.said().locator(".status")).to_contain_text("sending")
+    await screen.words().fill("half a thou")
+    await page.reload()
+    await expect(page.locator("li.user .bubble")).to_have_text(["before", "while away"])
+    await expect(screen.words()).to_have_value("half a thou")
+    await screen.shot("reloaded-while-away")
+    gateway.start()
+    await expect(screen.answers().last).to_contain_text("echo: while away")
+    await expect(page.locator("li.user")).to_have_count(2)
+    await expect(screen.words()).to_have_value("half a thou")
+    await expect(screen.answers()).to_have_count(2)
+
+
+async def test_a_lost_network_is_noticed_by_what_cannot_be_sent(screen: Screen) -> None:
+    await screen.talk("before")
+    await screen.page.context.set_offline(True)
+    await screen.say("in a tunnel")
+    await expect(screen.said().locator(".status")).to_contain_text("sending")
+    await screen.page.context.set_offline(False)
+    await expect(screen.answers().last).to_contain_text("echo: in a tunnel")
+    await expect(screen.page.locator("li.user")).to_have_count(2)
+
+
+async def test_two_windows_stay_in_step(gateway: Gateway, screen: Screen, shots: Path) -> None:
+    other = await window(screen.page.context, shots)
+    await other.page.goto(screen.page.url)
+    await screen.say("slow")
+    await expect(other.answers().locator(".bubble")).to_have_text("attempt 1: one two")
+    await other.say("from the other")
+    await expect(screen.said()).to_contain_text("from the other")
+    gateway.go.touch()
+    for each in (screen, other):
+        await expect(each.page.locator("li.user")).to_have_count(2)
+        await expect(each.page.locator("#items")).to_contain_text("three and done")
+        await expect(each.said(0).locator(".status")).to_contain_text("answered")
+    await other.page.locator("#new").click()
+    await other.talk("another conversation")
+    await expect(screen.page.locator("#list .name").first).to_contain_text("another conversation")
+
+
+async def test_two_devices_stay_in_step(browser: Browser, gateway: Gateway, screen: Screen, shots: Path) -> None:
+    await screen.talk("on the first")
+    context = await browser.new_context()
+    device = await window(context, shots)
+    await device.page.goto(gateway.link())
+    await expect(device.said()).to_contain_text("on the first")
+    await device.talk("on the second")
+    await expect(screen.said()).to_contain_text("on the second")
+    await context.close()
