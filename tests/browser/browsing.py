@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
 
-from everturn.home import Home
-from tests.cli.program import Program, everturn
+from tests.cli.outside import call
+from tests.cli.program import Program
 from tests.house import ROOT
 
 WAIT_MS = 60_000.0
 expect.set_options(timeout=WAIT_MS)
+# One browser for the tests of a file: their coroutines run in one loop. The time is for two busy cores.
+MARKS = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 
 class Gateway:
@@ -50,12 +53,8 @@ class Gateway:
             self._program.kill(signal.SIGKILL)
 
     def link(self) -> str:
-        """A new login link, as `everturn login` prints it."""
-        return everturn("login", home=self.home).out.strip()
-
-    def token(self) -> str:
-        """The home's token."""
-        return Home(self.home).api_token()
+        """A new login link, as `everturn login` asks for it."""
+        return f"{self.url}/login#{call(self.home, '/control/login', {})['code']}"
 
 
 @dataclass

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser
 
 from tests.browser.browsing import Gateway, Screen, chromium, enter
@@ -24,14 +25,14 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
     made.stop()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     """A real browser."""
     async with chromium() as started:
         yield started
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def screen(browser: Browser, gateway: Gateway, shots: Path) -> AsyncIterator[Screen]:
     """A window of somebody who has logged in."""
     context = await browser.new_context(viewport={"width": 1200, "height": 800})

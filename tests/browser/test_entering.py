@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.browser.browsing import Gateway, Screen, window
+from tests.browser.browsing import MARKS, Gateway, Screen, window
 from tests.cli.program import PROGRAM, environment
 
-pytestmark = pytest.mark.timeout(240)  # a browser on two busy cores
+pytestmark = MARKS
 
 LINK = re.compile(rb"http://127\.0\.0\.1:\d+/login#[\w-]+")
 

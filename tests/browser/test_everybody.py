@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.browsing import Gateway, Screen, enter
+from tests.browser.browsing import MARKS, Gateway, Screen, enter
 from tests.house import ROOT
 
-pytestmark = pytest.mark.timeout(240)  # a browser on two busy cores
+pytestmark = MARKS
 
 AXE = ROOT / "tests" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 MOST_BYTES = 150_000

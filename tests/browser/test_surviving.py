@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from playwright.async_api import Browser, expect
 
-from tests.browser.browsing import Gateway, Screen, window
+from tests.browser.browsing import MARKS, Gateway, Screen, window
 
-pytestmark = pytest.mark.timeout(240)  # a browser on two busy cores
+pytestmark = MARKS
 
 
 async def test_a_kill_in_the_middle_of_a_stream_ends_in_the_same_bubble(gateway: Gateway, screen: Screen) -> None:
