@@ -86,17 +86,16 @@ async def other_site() -> asyncio.Server:
 
 
 async def test_a_page_of_another_origin_can_neither_act_nor_read(gateway: Gateway, screen: Screen, shots: Path) -> None:
-    server = await other_site()
     evil = await window(screen.page.context, shots)
-    await evil.page.goto(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
     tries = """async (url) => {
       const body = JSON.stringify({ id: 'x', text: 'evil words' });
       const post = (mode) => fetch(url + '/web/conversations/evil/messages', { method: 'POST', mode, credentials: 'include', body }).then((a) => a.type, () => 'refused');
       const read = fetch(url + '/web/conversations', { credentials: 'include' }).then((a) => a.text(), () => 'refused');
       return [await post('no-cors'), await post('cors'), await read];
     }"""
-    assert await evil.page.evaluate(tries, gateway.url) == ["opaque", "refused", "refused"]
+    async with await other_site() as server:
+        await evil.page.goto(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+        assert await evil.page.evaluate(tries, gateway.url) == ["refused"] * 3
+        await evil.page.close()
     await screen.talk("hello")
     await expect(screen.page.locator("#list .name")).to_have_text(["hello"])
-    server.close()
-    await server.wait_closed()

@@ -111,7 +111,7 @@ async def test_conversations_are_listed_named_found_and_opened_again(screen: Scr
     await page.locator("#rename").click()
     await page.locator("#rename-words").fill("Foxes <b>")
     await page.locator("#rename-words").press("Enter")
-    await expect(page.locator("#title")).to_have_text("Foxes <b")
+    await expect(page.locator("#title")).to_have_text("Foxes <b>")
     await expect(names.first).to_contain_text("Foxes")
     await page.locator("#search").fill("WHALE")
     await expect(names).to_have_text(["the blue whale"])

@@ -50,8 +50,11 @@ export function age(at, now) {
   return new Date(at * 1000).toLocaleDateString();
 }
 
-/** A text as a title: one line, without the signs of Markdown. */
-export const asTitle = (text) => text.replace(/[`*#>|~]+/g, ' ').replace(/\s+/g, ' ').trim().slice(0, 80);
+/** A text as a title: its first line, without the signs of Markdown. */
+export function asTitle(text) {
+  const line = text.split('\n').find((each) => /[^\s`*#>|~-]/.test(each)) ?? '';
+  return line.replace(/[`*#|~]+|^\s*[>-]+/g, ' ').replace(/\s+/g, ' ').trim().slice(0, 80);
+}
 
 /** Say something to a screen reader. */
 export function announce(text) {

@@ -1,8 +1,13 @@
 // Posts the code of the link, which stands in the fragment only: it is taken out of the address before anything else.
 const said = document.getElementById('said');
 const go = document.getElementById('go');
-const code = location.hash.slice(1);
-history.replaceState(null, '', '/login');
+
+/** The code of the address, which has none from then on. */
+function taken() {
+  const code = location.hash.slice(1);
+  history.replaceState(null, '', '/login');
+  return code;
+}
 
 async function isIn() {
   try {
@@ -12,8 +17,9 @@ async function isIn() {
   }
 }
 
-async function enter() {
+async function enter(code) {
   let answer;
+  said.textContent = 'Logging in …';
   try {
     answer = await fetch('/login', {
       method: 'POST',
@@ -37,8 +43,11 @@ async function enter() {
   }
 }
 
+// A link that is opened in a window which shows this page already changes the fragment only.
+addEventListener('hashchange', () => enter(taken()));
+const code = taken();
 if (code) {
-  enter();
+  enter(code);
 } else if (await isIn()) {
   location.replace('/');
 } else {
