@@ -1,7 +1,7 @@
 """The page for everybody: phone, keyboard, screen readers, dark rooms; and what it weighs."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.async_api import Browser, Page, expect
@@ -39,10 +39,12 @@ async def full_page(screen: Screen) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_serious(browser: Browser, gateway: Gateway, shots: Path, scheme: str) -> None:
+async def test_axe_finds_nothing_serious(
+    browser: Browser, gateway: Gateway, shots: Path, scheme: Literal["light", "dark"]
+) -> None:
     context = await browser.new_context(
         viewport={"width": 1200, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
-    )  # type: ignore[arg-type]
+    )
     screen = await enter(context, gateway, shots)
     assert await serious(screen.page) == []
     await full_page(screen)
