@@ -19,7 +19,7 @@ the next `make run` tries again.
 endef
 define NEXT
 
-Everturn starts. Talk to it in another terminal:  $(venv)/bin/everturn chat
+Everturn starts, and prints a link: open it in a browser to talk. Or in another terminal:  $(venv)/bin/everturn chat
 Say hello; say "work 10" and then "crash" to see what survives. Ctrl-C here stops it.
 
 endef

@@ -157,7 +157,8 @@ class Process:
         self._url = serving.url
         self._lock.update(serving.url)
         log.info("ready", address=serving.url, home=str(self._home.path), version=__version__)
-        await invite(app, server, serving.url)
+        again = self.supervised and gateway.report is not None and gateway.report.last_life in {"unclean", "restart"}
+        await invite(app, server, serving.url, again=again)
         return serving
 
     async def _failed(self, done: set[asyncio.Future[Any]]) -> int:

@@ -38,8 +38,8 @@ def door_of(server: ServerConfig) -> Door:
     return Door(place=Place(server.host, server.public_url), per_minute=server.requests_per_minute)
 
 
-async def invite(app: WebApp, server: ServerConfig, url: str) -> None:
-    """On a terminal, print a link that opens the page once; a log must not have one."""
-    if sys.stdout.isatty():
+async def invite(app: WebApp, server: ServerConfig, url: str, *, again: bool) -> None:
+    """On a terminal, print a link that opens the page once; a log must not have one, and who was just there needs none."""
+    if sys.stdout.isatty() and not again:
         login = await app.visits.make()
         print(web_words.one_login(login.link(server.public_url or reachable(url)), LOGIN_S / 60), flush=True)  # noqa: T201

@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.browsing import MARKS, Gateway, Screen, window
+from tests.cli.outside import call
 from tests.cli.program import PROGRAM, environment
 
 pytestmark = MARKS
@@ -23,14 +24,14 @@ LINK = re.compile(rb"http://127\.0\.0\.1:\d+/login#[\w-]+")
 def printed(tmp_path: Path) -> Iterator[str]:
     """The link that a gateway prints on a terminal."""
     ours, theirs = pty.openpty()
-    command = [*PROGRAM, "run", "--port", "0", "--home", str(tmp_path / "home")]
+    command = [*PROGRAM, "run", "--supervise", "--port", "0", "--home", str(tmp_path / "home")]
     program = subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment())
     os.close(theirs)
     seen = b""
     while not (found := LINK.search(seen)):
         seen += os.read(ours, 4096)
     yield found[0].decode()
-    program.kill()
+    program.terminate()
     program.wait()
     os.close(ours)
 
@@ -69,6 +70,17 @@ async def test_who_logs_out_is_out_and_what_they_wrote_is_not_lost(gateway: Gate
     await expect(screen.page.locator("#said")).to_contain_text("everturn login")
     await screen.page.goto(gateway.link())
     await expect(screen.said()).to_contain_text("hello")
+
+
+async def test_who_is_logged_out_elsewhere_is_told_and_keeps_what_they_wrote(gateway: Gateway, screen: Screen) -> None:
+    await screen.talk("hello")
+    call(gateway.home, "/control/logout", {})
+    await expect(screen.page.locator("#banner")).to_contain_text("logged out")
+    await screen.say("still here")
+    await expect(screen.said().locator(".status")).to_contain_text("sending")
+    await screen.page.goto(gateway.link())
+    await expect(screen.answers().last).to_contain_text("echo: still here")
+    await expect(screen.page.locator("li.user")).to_have_count(2)
 
 
 async def other_site() -> asyncio.Server:

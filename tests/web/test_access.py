@@ -8,11 +8,12 @@ import httpx
 import pytest
 
 from everturn.decide.access import Place
+from everturn.store.operations.access import log_out
 from everturn.testing import ManualClock
 from everturn.web.access import LOGINS
 from everturn.web.server import Door
 from everturn.web.visits import LOGIN_S, VISIT_S
-from tests.web.composition import TOKEN, Web, running
+from tests.web.composition import TOKEN, Watcher, Web, running
 
 OWN_PATHS = ["/web/me", "/web/conversations", "/web/conversations/x", "/files/a/b", "/logout", "/nowhere"]
 
@@ -206,6 +207,27 @@ async def test_everybody_can_be_logged_out(web: Web) -> None:
     async with web.browser() as one, web.browser() as two:
         assert (await web.client.post("/control/logout")).json() == {"ended": 2}
         assert [(await each.get("/web/me")).status_code for each in (one, two)] == [401, 401]
+
+
+async def test_streams_end_with_what_let_them_in(web: Web) -> None:
+    key = await made_key(web, "bot", "chat")
+    async with web.browser() as page, with_key(web, key) as bot:
+        for client, path, end in (
+            (page, "/web/conversations/c/events", web.client.post("/control/logout")),
+            (bot, "/api/chats/c/events", web.client.delete("/control/keys/bot")),
+        ):
+            async with client.stream("GET", path) as stream:
+                assert stream.status_code == 200
+                await end
+                assert await Watcher(stream).over()
+            assert (await client.get(path)).status_code == 401
+
+
+async def test_a_stream_of_another_instance_ends_with_the_next_sign_of_life(tmp_path: Path) -> None:
+    path = "/web/conversations/c/events"
+    async with running(tmp_path, heartbeat_s=0.05) as web, web.browser() as page, page.stream("GET", path) as stream:
+        await web.world.store.run(log_out, None)
+        assert await Watcher(stream).over()
 
 
 async def test_guessing_codes_ends_soon(web: Web) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.types import Scope as Request
 
@@ -33,7 +35,8 @@ class Visitor:
     name: str
     scopes: frozenset[Scope]
     key: str | None = None
-    visit: str | None = None
+    secret: str | None = None  # the hash of the key
+    visit: str | None = None  # the hash of the cookie
 
 
 THE_OWNER = Visitor("owner", OWNER)
@@ -50,6 +53,14 @@ class NotAdmitted(Exception):
 def hashed(secret: str) -> str:
     """How a secret of 128 bits or more is kept: nobody can find it from this, so no salt is wanted."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def still_in(access: Access, scope: Request) -> Callable[[], Awaitable[bool]] | None:
+    """Asks whether who sent this request would still be let in; None for the token, which does not end."""
+    visitor = visitor_of(scope)
+    if visitor is None or (visitor.secret is None and visitor.visit is None):
+        return None
+    return partial(access.again, visitor)
 
 
 def visitor_of(scope: Request) -> Visitor | None:
@@ -71,6 +82,7 @@ class Access:
         self._requests = Buckets(clock, per_minute, 60 / per_minute) if per_minute else None
         self.logins = Buckets(clock, LOGINS, LOGIN_REFILL_S)
         self.place = place
+        self.on_end: Callable[[], None] = lambda: None  # what follows when a key or a visit ends
         self.cookie = "__Host-everturn" if place.secure else f"everturn_{hashed(token)[:8]}"
 
     def is_token(self, given: bytes | None) -> bool:
@@ -99,6 +111,12 @@ class Access:
             raise NotAdmitted(refusal(403, why(visitor.name)))
         scope[VISITOR] = visitor
 
+    async def again(self, visitor: Visitor) -> bool:
+        """Whether who was let in would still be."""
+        if visitor.visit is not None:
+            return await self._store.read(is_visit, visitor.visit, self._clock.now())
+        return visitor.secret is None or await self._store.read(find_key, visitor.secret) is not None
+
     async def _visitor(self, scope: Request) -> Visitor:
         given = header_of(scope, b"authorization")
         if self.is_token(given):
@@ -120,7 +138,7 @@ class Access:
             return None
         self._slowly(f"key {key.name}")
         self._note(secret_hash)
-        return Visitor(key.name, granted(key.scopes), key=key.name)
+        return Visitor(key.name, granted(key.scopes), key=key.name, secret=secret_hash)
 
     async def _by_cookie(self, scope: Request) -> Visitor | None:
         """A browser. Its name for us is checked before its cookie: another's page must not speak through it."""

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn.errors import StoreError
 from everturn.model import SessionSource
-from everturn.web.access import Access, NotAdmitted
+from everturn.web.access import Access, NotAdmitted, still_in
 from everturn.web.answers import BadRequest, Header, Reply, answer, not_now, refusal
 from everturn.web.events import EventStreams, Watched
 from everturn.web.messages import Chats, Messages
@@ -122,7 +122,8 @@ class WebApp:
         elif what == b"messages":
             await self._messages(raw, scope, receive, send)
         elif what == b"events":
-            await self._events(Watched(self._key(raw)), place_of(scope), receive, send)
+            watched = Watched(self._key(raw), admitted=still_in(self.access, scope))
+            await self._events(watched, place_of(scope), receive, send)
         else:
             await self._transcripts(self._key(raw), scope, send)
 

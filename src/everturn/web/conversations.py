@@ -23,6 +23,7 @@ from everturn.store.operations.conversations import (
     show_conversation,
     state_name,
 )
+from everturn.web.access import Access, still_in
 from everturn.web.answers import BadRequest, encode
 from everturn.web.bodies import UNKEPT, json_response
 from everturn.web.events import EventStreams, Watched
@@ -82,6 +83,7 @@ class Conversations:
         key_of: Callable[[SessionSource], str],
         messages: Messages,
         events: EventStreams,
+        access: Access,
         about: About = About(),  # noqa: B008  frozen
     ) -> None:
         self._store = store
@@ -90,6 +92,7 @@ class Conversations:
         self._key_of = key_of
         self._messages = messages
         self._events = events
+        self._access = access
         self._about = about
         self._known: set[str] = set()
 
@@ -154,7 +157,8 @@ class Conversations:
 
     async def watch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET .../events`: the conversation's events, and a hint when another one moved."""
-        await self._events(Watched(self._key(scope), (ALL_OF_WEB,), "owner"), place_of(scope), receive, send)
+        watched = Watched(self._key(scope), (ALL_OF_WEB,), "owner", still_in(self._access, scope))
+        await self._events(watched, place_of(scope), receive, send)
 
     def _chat(self, scope: Scope) -> str:
         try:

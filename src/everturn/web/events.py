@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -67,11 +67,12 @@ class Hub(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What a stream shows: a key, what else its hints are about, and who watches."""
+    """What a stream shows: a key, what else its hints are about, who watches, and whether they still may."""
 
     key: str
     also: tuple[str, ...] = ()
     person: str = ""
+    admitted: Callable[[], Awaitable[bool]] | None = None
 
 
 class EventStreams:
@@ -119,10 +120,12 @@ class _Feed:
         self._store = store
         self._key = watched.key
         self._keys = (watched.key, *watched.also)
+        self._admitted = watched.admitted
         self._send = send
         self._heartbeat_s = heartbeat_s
         self._last = 0
         self._shown: Delta | None = None
+        self._asked_at = 0.0
         self.started = False
 
     async def run(self, after: int | None) -> None:
@@ -133,10 +136,18 @@ class _Feed:
             await self._begin(after)
             if running is not None:
                 await self._show(running)
-            while True:
+            while await self._may_go_on():
                 await self._take(await self._beating(watch.next()))
         finally:
             self._hub.leave(watch, *self._keys)
+
+    async def _may_go_on(self) -> bool:
+        """Whether the key or the visit that let this stream in is still in force; asked as often as there is a sign of life."""
+        now = asyncio.get_running_loop().time()
+        if self._admitted is None or now < self._asked_at + self._heartbeat_s:
+            return True
+        first, self._asked_at = not self._asked_at, now
+        return first or await self._admitted()
 
     async def _begin(self, after: int | None) -> None:
         """Find the place before the client hears that it is heard: what it causes from then on is not missed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -56,9 +57,10 @@ def check_key(name: str, scopes: tuple[str, ...]) -> None:
 class Keys:
     """The endpoints."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, on_end: Callable[[], None]) -> None:
         self._store = store
         self._clock = clock
+        self._on_end = on_end
 
     def routes(self) -> list[Route]:
         """Where they are."""
@@ -86,6 +88,7 @@ class Keys:
         name = request.path_params["name"]
         if not await self._store.run(revoke_key, name, self._clock.now()):
             raise HTTPException(404, web_words.no_such_key(name[:NAME_CHARS]))
+        self._on_end()
         return json_response({"revoked": name})
 
 

@@ -74,8 +74,9 @@ def make_app(
     clock = door.clock
     access = Access(token=token, store=store, clock=clock, place=door.place, per_minute=door.per_minute)
     events = EventStreams(hub, store, heartbeat_s)
+    access.on_end = events.close  # whoever may still enter comes back at once; nobody else does
     visits = Visits(access, store, clock)
-    routes = [*control_routes(control, store, chats), *Keys(store, clock).routes(), *visits.routes()]
+    routes = [*control_routes(control, store, chats), *Keys(store, clock, access.on_end).routes(), *visits.routes()]
     if page is not None:
         messages = Messages(accept, page.chats, message_chars)
         talks = Conversations(

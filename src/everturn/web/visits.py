@@ -102,11 +102,14 @@ class Visits:
         visitor = visitor_of(request.scope)
         if visitor is not None and visitor.visit is not None:
             await self._store.run(log_out, visitor.visit)
-        return self._with_cookie(Response(status_code=204, headers={"clear-site-data": '"cache", "storage"'}), "", 0)
+            self._access.on_end()
+        return self._with_cookie(Response(status_code=204, headers={"clear-site-data": '"cache"'}), "", 0)
 
     async def log_out_all(self, _: Request) -> Response:
         """`POST /control/logout`: every browser."""
-        return json_response({"ended": await self._store.run(log_out, None)})
+        ended = await self._store.run(log_out, None)
+        self._access.on_end()
+        return json_response({"ended": ended})
 
     def _with_cookie(self, response: Response, value: str, seconds: float) -> Response:
         response.set_cookie(
