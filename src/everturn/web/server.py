@@ -80,14 +80,9 @@ def make_app(
     if page is not None:
         messages = Messages(accept, page.chats, message_chars)
         talks = Conversations(
-            store=store,
-            clock=clock,
-            chats=page.chats,
-            key_of=key_of,
-            messages=messages,
-            events=events,
+            store=store, clock=clock, chats=page.chats, key_of=key_of, messages=messages, events=events, access=access,
             about=page.about,
-        )
+        )  # fmt: skip
         routes += [*talks.routes(), *page.files.routes(), *PageFiles().routes()]
     others = Starlette(routes=routes, exception_handlers=HANDLERS)
     others.router.redirect_slashes = False
