@@ -55,6 +55,7 @@ def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -
 
 SCALARS = [each for each in SETTINGS.values() if each.variable]
 SAMPLES = {
+    "server.public_url": "https://chat.example.org",
     "store.url": "sqlite:///x",
     "sessions.timezone": "UTC",
     "agent.model": "openai:x",

@@ -142,7 +142,7 @@ async def test_impossible_chat_names_are_refused(web: Web, chat: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/chats/a/b/messages", "/api/chats/alice", "/api/chats/alice/", "/api/nothing", "/"]
+    "path", ["/api/chats/a/b/messages", "/api/chats/alice", "/api/chats/alice/", "/api/nothing", "/nothing"]
 )
 async def test_there_is_nothing_elsewhere(web: Web, path: str) -> None:
     answer = await web.client.post(path, json={"id": "m1", "text": "hello"})

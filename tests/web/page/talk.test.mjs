@@ -88,6 +88,13 @@ test('a notice with an id is replaced, not repeated', () => {
   assert.deepEqual(items.map((item) => item.text), ['two minutes']);
 });
 
+test('how a turn goes is told while it runs', () => {
+  const talk = fold([...EVENTS.slice(0, 2), { seq: 3, kind: 'notice', at: 12, data: { id: '8', turn: '7', text: 'still working', reason: 'still_working' } }]);
+  assert.ok(timeline(talk).some((item) => item.text === 'still working'));
+  happen(talk, { ...EVENTS[3], seq: 5 });
+  assert.ok(!timeline(talk).some((item) => item.text === 'still working'));
+});
+
 test('a question is a part of the turn that asks, until it is answered', () => {
   const asks = [
     ...EVENTS.slice(0, 2),

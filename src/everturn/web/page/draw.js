@@ -157,7 +157,7 @@ export class Drawing {
       el('p', { class: 'faint' }, `Any other words close this question.${until}`),
       el('div', { class: 'buttons' },
         this.button('Allow', () => this.act.approve(each.id, ''), null, 'main'),
-        this.button('Allow in this conversation', () => this.act.approve(each.id, 'session')),
+        this.button('Allow in this conversation', () => this.act.approve(each.id, 'session'), null, 'plain'),
         this.button('Deny', () => this.act.deny(each.id), null, 'danger')));
   }
 

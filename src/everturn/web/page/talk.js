@@ -1,6 +1,7 @@
 // What one conversation holds, as values, and the list of things to show. A snapshot and the events after it go through the
 // same rules, so a reload shows what was shown before; applying an event twice changes nothing.
 
+const IN_PLACE = new Set(['progress', 'still_working']); // how a turn goes: of no interest when it is over
 const OVER = new Set(['answered', 'failed', 'stopped', 'rolled_back', 'suspended']);
 
 export const isCommand = (text) => /^\s*\/[A-Za-z][\w-]*(@\w+)?(\s|$)/.test(text);
@@ -143,7 +144,7 @@ function tellAnswer(talk, data, at) {
 
 function tellNotice(talk, seq, data, at) {
   const key = data.id ? `n${data.id}` : `e${seq}`;
-  talk.told.set(key, { kind: 'notice', text: data.text, reason: data.reason, at: talk.told.get(key)?.at ?? at });
+  talk.told.set(key, { kind: 'notice', text: data.text, reason: data.reason, turn: data.turn ?? null, at: talk.told.get(key)?.at ?? at });
 }
 
 /** Everything to show, in order. `unsent` are messages of this browser that the gateway has not taken yet. */
@@ -154,7 +155,9 @@ export function timeline(talk, unsent = []) {
   for (const [turn, answer] of talk.answers) withAnswer(talk, items, later, turn, answer);
   later.sort((a, b) => a.at - b.at || (a.kind === 'user' ? -1 : 1));
   items.push(...later);
-  for (const [key, told] of [...talk.told].sort((a, b) => a[1].at - b[1].at)) insertTold(items, { ...told, key: `x${key}`, kind: told.kind });
+  for (const [key, told] of [...talk.told].sort((a, b) => a[1].at - b[1].at)) {
+    if (!IN_PLACE.has(told.reason) || told.turn === talk.open?.turn) insertTold(items, { ...told, key: `x${key}` });
+  }
   const shown = new Set(items.map((item) => item.key));
   for (const each of unsent) if (!shown.has(`m${each.id}`) && !shown.has(`xc${each.id}`)) items.push(unsentItem(each));
   for (const item of items) if (item.kind === 'turn') finishTurn(talk, item);
