@@ -47,6 +47,11 @@ class Gateway:
         assert self._program is not None
         self._program.kill(signal.SIGKILL)
 
+    def died(self) -> None:
+        """Wait until it has ended by itself."""
+        assert self._program is not None
+        self._program.wait()
+
     def stop(self) -> None:
         """End, if it runs."""
         if self._program is not None:

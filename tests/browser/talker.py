@@ -48,6 +48,9 @@ class Talker:
                 return await self._tool(turn)
             case "ask":
                 return await self._ask(turn)
+            case "die":
+                await turn.calling()
+                os._exit(9)
             case "hostile":
                 return Answer(HOSTILE)
             case _:

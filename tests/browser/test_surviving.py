@@ -90,3 +90,22 @@ async def test_two_devices_stay_in_step(browser: Browser, gateway: Gateway, scre
     await device.talk("on the second")
     await expect(screen.said()).to_contain_text("on the second")
     await context.close()
+
+
+async def test_a_conversation_that_was_set_aside_is_brought_back_with_a_button(
+    gateway: Gateway, screen: Screen
+) -> None:
+    await screen.talk("before")
+    await screen.say("die")
+    for _ in range(3):
+        gateway.died()
+        gateway.start()
+    card = screen.page.locator("#suspended")
+    await expect(card).to_contain_text("set aside")
+    await expect(screen.page.locator("#list .state")).to_have_text("set aside")
+    await screen.shot("set-aside")
+    await card.get_by_role("button", name="Bring it back").click()
+    await expect(card).to_be_hidden()
+    await expect(screen.said(0)).to_contain_text("before")
+    await screen.say("go on")
+    await expect(screen.answers().last).to_contain_text("echo: go on")

@@ -49,6 +49,7 @@ def test_larger_scopes_hold_smaller_ones_and_none_holds_the_owners() -> None:
         ("/web/me", False, False),
         ("/logout", False, False),
         ("/assetsx", False, False),
+        ("/assets/../control/keys", False, False),
     ],
 )
 def test_only_the_page_and_health_are_open(path: str, open_: bool, page: bool) -> None:  # noqa: FBT001

@@ -11,6 +11,7 @@ import pytest
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.model import Effect, ToolCall
+from everturn.store.operations.recovery import suspend_session
 from everturn.testing import ScriptedAgent
 from everturn.web.events import MOST_OF_ONE
 from tests.web.composition import Echo, Held, Watcher, Web, running
@@ -189,6 +190,14 @@ async def test_a_long_tool_result_is_shown_by_its_beginning(tmp_path: Path) -> N
 async def test_what_cannot_be_is_refused(tmp_path: Path, path: str) -> None:
     async with paged(tmp_path) as (_, page):
         assert (await page.client.get(path)).status_code == 400
+
+
+async def test_a_conversation_that_was_set_aside_says_so(store_url: str) -> None:
+    async with paged(store_url) as (web, page):
+        await page.answered("c", "m", "hello")
+        await web.world.store.run(suspend_session, "agent:main:web:dm:c", 2_000_000_000.0)
+        (listed,) = (await page.client.get("/web/conversations")).json()["conversations"]
+        assert (listed["state"], (await page.show("c"))["state"]) == ("suspended", "suspended")
 
 
 async def test_the_api_does_not_see_the_page_and_the_page_not_the_api(tmp_path: Path) -> None:

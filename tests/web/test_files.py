@@ -1,12 +1,13 @@
 """Files in a conversation: kept whole or not at all, bounded, and never served as something that could run."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from everturn.web.files import Files, clean_file_name, sniffed
-from tests.web.composition import Web, running
+from tests.web.composition import TOKEN, Web, running
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 30
 
@@ -109,3 +110,20 @@ async def test_what_a_death_left_half_written_is_swept(tmp_path: Path) -> None:
     (tmp_path / "AAAAAAAAAAAAAAAAAAAAAA.draft").write_bytes(b"half")
     kept = await Files(tmp_path).keep("a.txt", words())
     assert names(tmp_path) == [f"{kept.id}.a.txt"]
+
+
+async def test_a_large_file_may_take_its_time_and_half_a_request_may_not(tmp_path: Path) -> None:
+    async with running(tmp_path, patience_s=0.1, file_bytes=3_000_000) as web:
+        place = web.serving.host, web.serving.port
+        head = f"POST /files?name=a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {{}}\r\n\r\n"
+        reader, writer = await asyncio.open_connection(*place)
+        writer.write(head.format(2_000_001).encode() + b"x" * 2_000_000)
+        await writer.drain()
+        idle, idler = await asyncio.open_connection(*place)
+        idler.write(head.format(5).encode())
+        assert b" 408 " in await asyncio.wait_for(idle.readline(), 20)
+        writer.write(b"x")
+        assert b" 201 " in await asyncio.wait_for(reader.readline(), 20)
+        for each in (writer, idler):
+            each.close()
+            await each.wait_closed()

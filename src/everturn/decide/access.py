@@ -80,7 +80,8 @@ def is_open(path: str) -> bool:
 
 def is_page(path: str) -> bool:
     """Whether a path is a part of the page itself, or its login."""
-    return path in OPEN_PAGES or path.startswith(_OPEN_BELOW)
+    below = path.removeprefix(_OPEN_BELOW)
+    return path in OPEN_PAGES or (below != path and "/" not in below)
 
 
 def needed(method: str, path: str) -> frozenset[Scope]:

@@ -17,6 +17,7 @@ from everturn.web.app import WebApp
 
 MOST_HEAD = 65_536
 STALLED_S = 60.0
+SLOWEST = 50_000  # bytes a second: who sends a large body faster than this is given the time it takes
 CLOSE: Header = (b"connection", b"close")
 
 
@@ -42,6 +43,7 @@ class Connection(HttpToolsProtocol):
     stalled_since: float | None = None  # the client does not read what it was sent
     in_head = True
     head_bytes = 0
+    body_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that says nothing is not kept for ever."""
@@ -60,7 +62,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A head begins."""
-        self.in_head, self.head_bytes = True, 0
+        self.in_head, self.head_bytes, self.body_bytes = True, 0, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -77,6 +79,7 @@ class Connection(HttpToolsProtocol):
         if isinstance(self.cycle, Quick):
             self.cycle.body += body
         else:
+            self.body_bytes += len(body)
             super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -108,7 +111,7 @@ class Connection(HttpToolsProtocol):
         """Let go of a client that keeps us waiting."""
         if self.stalled_since is not None and now - self.stalled_since > STALLED_S:
             self.transport.abort()
-        elif self.awaited_since is not None and now - self.awaited_since > patience_s:
+        elif self.awaited_since is not None and now - self.awaited_since > patience_s + self.body_bytes / SLOWEST:
             self._give_up(408, f"the request did not arrive within {patience_s:g} s")
 
     def _shortcut(self) -> bytes | None:

@@ -114,7 +114,7 @@ class Files:
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
-        self._used = used + size
+        self._used = (self._used or 0) + size
         return Kept(number, name, size, sniffed(head))
 
     async def _write(self, draft: Path, parts: AsyncIterator[bytes], used: int) -> tuple[int, bytes]:
