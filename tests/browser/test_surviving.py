@@ -107,5 +107,17 @@ async def test_a_conversation_that_was_set_aside_is_brought_back_with_a_button(
     await card.get_by_role("button", name="Bring it back").click()
     await expect(card).to_be_hidden()
     await expect(screen.said(0)).to_contain_text("before")
-    await screen.say("go on")
-    await expect(screen.answers().last).to_contain_text("echo: go on")
+    await screen.talk("go on")
+
+
+async def test_a_conversation_that_starts_afresh_does_not_mix_with_the_one_before(
+    gateway: Gateway, screen: Screen
+) -> None:
+    await screen.talk("old words")
+    await screen.talk("more old words")
+    await screen.say("/new")
+    await expect(screen.page.locator("li.user")).to_have_count(0)
+    await screen.talk("new words")
+    await expect(screen.page.locator("li.user .bubble")).to_have_text(["new words"])
+    await screen.say("/resume 1")
+    await expect(screen.page.locator("li.user .bubble")).to_have_text(["old words", "more old words"])

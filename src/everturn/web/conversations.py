@@ -142,8 +142,9 @@ class Conversations:
     async def rows(self, request: Request) -> Response:
         """`GET .../rows?after=SEQ`: what was added to the transcript."""
         after = whole(query_of(request.scope), "after", 0)
-        found = await self._store.read(rows_after, self._key(request.scope), after)
-        return Response(encode({"rows": [_row(row) for row in found]}), 200, UNKEPT, "application/json")
+        session_id, found = await self._store.read(rows_after, self._key(request.scope), after)
+        body = encode({"session_id": session_id, "rows": [_row(row) for row in found]})
+        return Response(body, 200, UNKEPT, "application/json")
 
     async def post(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST .../messages`: as for the api; the conversation is listed from its first message on."""

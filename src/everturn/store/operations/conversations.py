@@ -112,8 +112,8 @@ def show_conversation(key: str, before: int | None = None) -> Op[Shown]:
     )
 
 
-def rows_after(key: str, after: int) -> Op[list[Message]]:
-    """What was added to the transcript of the key's session."""
+def rows_after(key: str, after: int) -> Op[tuple[str | None, list[Message]]]:
+    """The key's session, which may be another one by now, and what was added to its transcript."""
     entry = yield from find_entry(key)
     rows = yield sql(
         f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND seq>$2 AND hidden=0 ORDER BY seq LIMIT $3",
@@ -121,7 +121,7 @@ def rows_after(key: str, after: int) -> Op[list[Message]]:
         after,
         ROWS,
     )
-    return [message_of(row) for row in rows]
+    return (entry.session_id if entry else None), [message_of(row) for row in rows]
 
 
 def _rows_before(session_id: str | None, before: int | None) -> Op[list[Message]]:

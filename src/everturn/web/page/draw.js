@@ -42,6 +42,7 @@ export class Drawing {
       seen.add(item.key);
       let node = this.nodes.get(item.key);
       if (!node || node.kind !== item.kind) {
+        if (node && node === place) place = place.nextSibling;
         node?.remove();
         node = this.make(item);
         this.nodes.set(item.key, node);

@@ -145,6 +145,9 @@ function lost(words) {
   showState();
 }
 
+/** Whether an error is the line's, which comes back by itself; any other one is ours, and must be seen. */
+const isLine = (error) => error instanceof Away || error instanceof Refused;
+
 function pause(ms) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);
@@ -191,12 +194,17 @@ async function readRows() {
   try {
     do {
       more = false;
-      const { rows } = await ask(`/web/conversations/${encodeURIComponent(of.chat)}/rows?after=${lastSeq(of)}`);
-      addRows(of, rows);
+      const found = await ask(`/web/conversations/${encodeURIComponent(of.chat)}/rows?after=${lastSeq(of)}`);
+      if (of !== talk) return;
+      if (found.session_id !== of.session) {
+        reload(); // the conversation goes on in another session: nothing of the old rows may mix with the new
+        return;
+      }
+      addRows(of, found.rows);
       if (of === talk) redraw();
     } while (more);
-  } catch {
-    // the line comes back with everything
+  } catch (error) {
+    if (!isLine(error)) throw error; // the line comes back with everything
   } finally {
     reading = false;
   }
@@ -220,8 +228,8 @@ async function reload() {
       if (snap.event >= talk.event) take(snap);
       else again = true;
     } while (again);
-  } catch {
-    // the line comes back with everything
+  } catch (error) {
+    if (!isLine(error)) throw error; // the line comes back with everything
   } finally {
     reloading = false;
   }
