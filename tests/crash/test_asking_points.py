@@ -13,7 +13,7 @@ from tests.crash.lives import CANCELLED, DIED, DONE, Death, Life, undisturbed
 from tests.crash.outside import history_of, transcript_of
 from tests.crash.processes import run_life
 from tests.crash.test_model_points import homes_of
-from tests.crash.test_points import ENGINES, Homes, hits_of
+from tests.crash.test_points import ENGINES_BY_TURNS, Homes, hits_of
 from tests.history import problems
 
 MUST_VISIT = {"approval.asked", "approval.answered", "session.compacted", "effect.begun", "effect.acted"}
@@ -50,7 +50,7 @@ def die_at_every_hit(homes: Homes, point: str) -> int:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
 def test_a_death_at_any_point_asks_nothing_twice_and_runs_nothing_without_a_yes(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_death_at_any_point_asks_nothing_twice_and_runs_nothing_without_a_yes(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
 @pytest.mark.parametrize("point", sorted(MUST_VISIT))
 def test_a_cancellation_there_does_no_harm(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str, point: str

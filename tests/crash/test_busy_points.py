@@ -15,7 +15,7 @@ from tests.crash.busy_lives import FIRST, SECOND, Digger, answer_to, answers
 from tests.crash.lives import CANCELLED, DIED, DONE, Death, Life, undisturbed
 from tests.crash.outside import history_of
 from tests.crash.processes import run_life
-from tests.crash.test_points import ENGINES, Homes, hits_of
+from tests.crash.test_points import ENGINES_BY_TURNS, Homes, hits_of
 from tests.history import notes, paid_twice, repeated
 
 MODES = ("steer", "interrupt", "rollback")
@@ -80,7 +80,7 @@ def hits_in(homes: Homes, busy: str) -> list[tuple[str, int]]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("busy", MODES)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
 def test_a_death_at_any_point_loses_and_doubles_nothing(
     engine: str, busy: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

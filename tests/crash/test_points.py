@@ -17,6 +17,8 @@ from tests.history import problems
 from tests.postgres import PostgresServer, empty_database
 
 ENGINES = ("sqlite", "postgres")
+# Stories that others share much with: their second engine is visited by `make torture`.
+ENGINES_BY_TURNS = ["sqlite", pytest.param("postgres", marks=pytest.mark.torture)]
 
 
 class Homes:
