@@ -215,6 +215,7 @@ class _Making:
                     base_url=f"{address.url}/v1",
                     api_key=address.key,
                     **told,
+                    tell_place=False,
                     max_steps=config.max_steps,
                     max_output_tokens=config.max_output_tokens or MOST_OUTPUT_TOKENS,
                     context_tokens=numbers.context_tokens,

@@ -29,3 +29,7 @@ def test_in_a_shared_chat_no_single_person_is_named() -> None:
     prompt = system_prompt("", SessionSource(platform="x", chat_type="group", user_name="Ann"))
     assert "Ann" not in prompt
     assert "square brackets" in prompt
+
+
+def test_without_a_place_there_are_only_the_instructions() -> None:
+    assert system_prompt("Be brief.\n", None) == "Be brief."

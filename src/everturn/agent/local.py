@@ -13,8 +13,8 @@ from everturn.agent.local_server import Address, LocalServer
 from everturn.errors import Unanswerable
 
 MODEL = "smollm2-135m-instruct"
-# The words it was trained with: with any others a model of this size wanders off.
-INSTRUCTIONS = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+# Tried among others on plain questions: a model of this size wanders off with most words, also with those it was trained with.
+INSTRUCTIONS = "You are a helpful AI assistant. You always answer in English."
 MOST_OUTPUT_TOKENS = 300
 
 MakeAgent = Callable[[Address], Agent]

@@ -20,7 +20,7 @@ from typing import Any
 NICE = 5  # the gateway goes first on a busy machine
 FIRST_TO_END = 800  # when memory runs out, Linux ends us and not the gateway
 PROMPT_CACHE_MIB = 64
-SAMPLING = {"temp": 0.2, "top_p": 0.9, "penalty_repeat": 1.05}  # a small model repeats itself without a penalty
+SAMPLING = {"temp": 0.0}  # the likeliest words: with chance or a penalty a model this small loses the thread
 LOOPBACK = "127.0.0.1"
 
 

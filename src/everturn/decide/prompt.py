@@ -14,9 +14,10 @@ _UNTRUSTED = (
 _SHARED = "Several people may write here: a name in square brackets in front of a message says who wrote it."
 
 
-def system_prompt(instructions: str, source: SessionSource) -> str:
-    """What the model is told before anything else, for the whole life of a session."""
-    return "\n\n".join(part for part in (instructions.strip(), _place(source)) if part)
+def system_prompt(instructions: str, source: SessionSource | None) -> str:
+    """What the model is told before anything else, for the whole life of a session; without a source nothing of the place."""
+    place = _place(source) if source is not None else ""
+    return "\n\n".join(part for part in (instructions.strip(), place) if part)
 
 
 def _place(source: SessionSource) -> str:

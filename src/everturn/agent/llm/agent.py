@@ -81,7 +81,7 @@ class LlmAgent:
 
     async def _begin(self, turn: TurnContext) -> Work:
         toolbox = await Toolbox.of(self._sources)
-        prompt = await frozen_prompt(turn, self._settings.instructions, toolbox.all())
+        prompt = await frozen_prompt(turn, self._settings, toolbox.all())
         steps = sum(bool(row.calls) for row in await turn.own()) if turn.attempt > 1 else 0
         return Work(turn, prompt, toolbox, steps)
 

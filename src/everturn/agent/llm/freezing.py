@@ -10,6 +10,7 @@ import msgspec
 from pydantic_ai.tools import ToolDefinition
 
 from everturn.agent.interface import TurnContext
+from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.toolbox import Tool
 from everturn.decide.prompt import system_prompt
 from everturn.model import Json
@@ -39,9 +40,10 @@ class Prompt:
     tools: list[ToolDefinition]
 
 
-async def frozen_prompt(turn: TurnContext, instructions: str, tools: Sequence[Tool]) -> Prompt:
+async def frozen_prompt(turn: TurnContext, settings: LlmSettings, tools: Sequence[Tool]) -> Prompt:
     """The session's own prompt; it is made now when it has none that can be read."""
-    text = frozen_text(system_prompt(instructions, turn.source), tools)
+    place = turn.source if settings.tell_place else None
+    text = frozen_text(system_prompt(settings.instructions, place), tools)
     kept = await turn.session.frozen(text)
     try:
         frozen = msgspec.json.decode(kept, type=Frozen)

@@ -16,6 +16,7 @@ class LlmSettings:
     api_key: str | None = field(default=None, repr=False)
     api_key_env: str | None = None  # the variable it was read from, for the words about a refused key
     instructions: str = DEFAULT_INSTRUCTIONS
+    tell_place: bool = True  # the system prompt says where the conversation takes place; it confuses very small models
     max_steps: int = 50
     max_output_tokens: int | None = None
     context_tokens: int = 128_000
