@@ -205,6 +205,25 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float = 0.0
 
 
+class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that came with a message, by reference: the bytes are fetched once, after the message is safe."""
+
+    kind: str  # image, audio, voice, video, document or sticker
+    ref: str  # what its platform calls it; only the adapter understands it
+    name: str = ""
+    mime: str = ""  # as its sender said; what it is, is found in its bytes
+    size: int = 0  # as its sender said; 0: not known
+    words: str = ""  # what stands for it in text: a sticker's emoji
+
+
+class Heard(StrEnum):
+    """What happened on a platform."""
+
+    SAID = "said"
+    EDITED = "edited"  # a message that was said before has other words now
+    DELETED = "deleted"  # a message that was said before is gone
+
+
 class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     """A message as an adapter heard it. `id` is unique within the platform account."""
 
@@ -212,6 +231,10 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     source: SessionSource
     text: str
     cursor: str | None = None  # where the platform is read on after this message, committed with it
+    what: Heard = Heard.SAID
+    of: str | None = None  # the `id` of the message that was edited or deleted
+    attachments: tuple[Attachment, ...] = ()
+    said_at: float | None = None  # when its author sent it, by the platform's clock
 
 
 class Event(msgspec.Struct, frozen=True):

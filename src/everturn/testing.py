@@ -137,7 +137,7 @@ class FakePlatform:
         """What people wrote so far."""
         return list(self._said)
 
-    async def inbound(self) -> AsyncIterator[Inbound]:
+    async def inbound(self, after: str | None = None) -> AsyncIterator[Inbound]:  # noqa: ARG002  it remembers what we acknowledged
         """What was said, from the first that was not acknowledged; each may be delivered more than once."""
         place = self.acknowledged
         while True:

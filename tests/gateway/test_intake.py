@@ -23,9 +23,9 @@ class Watchful(FakePlatform):
         super().__init__()
         self.found: list[int] = []
 
-    async def inbound(self) -> AsyncIterator[Inbound]:
+    async def inbound(self, after: str | None = None) -> AsyncIterator[Inbound]:
         """Being asked for the next one acknowledges the last."""
-        async for message in super().inbound():
+        async for message in super().inbound(after):
             yield message
             self.found.append(len(await self.world.store.read(explain, message.id)))
 

@@ -18,9 +18,9 @@ from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.turns import Turns
 from everturn.model import Inbound
-from everturn.platform.interface import CanPull
+from everturn.platform.interface import Pulled
 from everturn.store.operations.entries import write_source
-from everturn.store.operations.inbox import Accepted, Arrival, Outcome, accept, turn_away
+from everturn.store.operations.inbox import Accepted, Arrival, Outcome, accept, read_cursor, turn_away
 from everturn.store.operations.turn_values import Start
 
 log = structlog.get_logger()
@@ -53,11 +53,12 @@ class Intake:
             raise Full(words.queued_limit(settings.queue_per_session), RETRY_AFTER_S)
         return accepted
 
-    async def pull(self, platform: CanPull) -> None:
-        """Read a platform for ever; asking for the next message acknowledges the last."""
+    async def pull(self, platform: Pulled) -> None:
+        """Read a platform for ever, from where its committed cursor stands; asking for the next acknowledges the last."""
         while True:
             try:
-                async for inbound in platform.inbound():
+                after = await self._parts.store.read(read_cursor, platform.name, platform.account)
+                async for inbound in platform.inbound(after):
                     await self._take(inbound)
             except EverturnError as error:
                 log.warning("platform not readable", error=str(error))

@@ -4,12 +4,13 @@ adapter may have. A platform that cannot send has its replies delivered as event
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from everturn.decide.delivery import Surety
-from everturn.model import Inbound, SessionSource
+from everturn.model import Attachment, Inbound, SessionSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,15 @@ class Platform(Protocol):
 class CanPull(Protocol):
     """It is read by us."""
 
-    def inbound(self) -> AsyncIterator[Inbound]:
-        """The messages that arrive. Asking for the next one acknowledges the last, which is committed by then."""
+    def inbound(self, after: str | None) -> AsyncIterator[Inbound]:
+        """The messages that arrive after the committed cursor. Asking for the next one acknowledges the last, which is
+        committed by then. A PlatformError ends it, and it is asked again after a pause that grows.
+        """
         ...
+
+
+class Pulled(Platform, CanPull, Protocol):
+    """A platform that is read by us."""
 
 
 @runtime_checkable
@@ -78,4 +85,131 @@ class CanReadBack(Protocol):
 
     async def find(self, to: SessionSource, key: str, text: str) -> str | None:
         """The platform's id of the part sent under this key, None when it is not there."""
+        ...
+
+
+@runtime_checkable
+class CanStream(Protocol):
+    """Its live reply is a card that must be closed: opened with the first words, replaced while it grows, closed once."""
+
+    async def open(self, to: SessionSource, text: str, key: str) -> str:
+        """Show a card under a key that is the same for every repetition; returns its id. Errors are those of `send`."""
+        ...
+
+    async def update(self, to: SessionSource, card_id: str, text: str) -> None:
+        """Replace what an open card shows."""
+        ...
+
+    async def close(self, to: SessionSource, card_id: str, text: str) -> None:
+        """Give a card its last shape and end it; closing a closed card with the same text does no harm."""
+        ...
+
+
+@runtime_checkable
+class CanType(Protocol):
+    """It can show that we are at work."""
+
+    async def typing(self, to: SessionSource) -> None:
+        """Show it for a few seconds. Never worth a retry."""
+        ...
+
+
+@runtime_checkable
+class CanReact(Protocol):
+    """What a person wrote can be given a mark."""
+
+    async def react(self, to: SessionSource, message_id: str, mark: str) -> None:
+        """Put an emoji on a message; empty takes ours away. Never worth a retry."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A button: what it says, and the command that pressing it sends."""
+
+    label: str
+    command: str
+
+
+@runtime_checkable
+class CanAsk(Protocol):
+    """A question can have buttons. A press arrives as the command, said by who pressed."""
+
+    async def ask(self, to: SessionSource, text: str, choices: Sequence[Choice], key: str) -> str:
+        """Send a question with its buttons, as `send` does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A file that is sent."""
+
+    path: Path
+    name: str
+    mime: str
+    words: str = ""  # what stands beneath it
+
+
+@runtime_checkable
+class CanSendFiles(Protocol):
+    """Files can be sent to it."""
+
+    async def send_file(self, to: SessionSource, file: Outgoing, key: str) -> str:
+        """Send one file, as `send` does."""
+        ...
+
+
+@runtime_checkable
+class CanFetch(Protocol):
+    """What came with a message can be fetched."""
+
+    def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes, piece by piece. Refused when they are gone or too many, TryLater when they cannot be had now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A place on a platform where people talk."""
+
+    chat_id: str
+    name: str
+    chat_type: str
+    thread_id: str | None = None
+    parent: str | None = None  # the name of the community or forum it belongs to
+
+
+@runtime_checkable
+class CanListChannels(Protocol):
+    """It knows where we are."""
+
+    async def channels(self) -> list[Channel]:
+        """Every place it can name."""
+        ...
+
+
+@runtime_checkable
+class CanClose(Protocol):
+    """It holds connections."""
+
+    async def close_connections(self) -> None:
+        """End them, within a second."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """What is known of our connection: connected means proven to receive."""
+
+    received_at: float | None = None  # when it last answered a read, by our clock; None: not yet in this life
+    trouble: str | None = None  # why it does not receive, in words, without secrets
+
+
+@runtime_checkable
+class CanTellContact(Protocol):
+    """It knows whether it receives."""
+
+    @property
+    def contact(self) -> Contact:
+        """As of now."""
         ...

@@ -25,6 +25,7 @@ from everturn.settings.core import (
     SessionsConfig,
     StoreConfig,
 )
+from everturn.settings.platforms import MatrixConfig, PlatformConfig, PlatformsConfig, TelegramConfig
 from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
 from everturn.settings.tools import McpConfig, ToolsConfig
 from everturn.settings.tree import PREFIX, PRESENT, Keys, Place, Setting, Table, tables_below, value_at, variable_of
@@ -57,9 +58,12 @@ __all__ = [
     "DrainConfig",
     "Keys",
     "LimitsConfig",
+    "MatrixConfig",
     "McpConfig",
     "PatienceConfig",
     "Place",
+    "PlatformConfig",
+    "PlatformsConfig",
     "RecoveryConfig",
     "ResetConfig",
     "ResetOverride",
@@ -71,6 +75,7 @@ __all__ = [
     "SpendingConfig",
     "StoreConfig",
     "Table",
+    "TelegramConfig",
     "ToolsConfig",
     "build",
     "dotted",
@@ -102,6 +107,7 @@ class Config:
         "Who answers where. The most exact route that fits decides: one that names the person goes before one that"
         " names the thread, then the chat, then the platform. Where none fits, the agent of [agent] answers.",
     )
+    platforms: PlatformsConfig = section(PlatformsConfig, "Where people write. A platform is off unless it is enabled.")
     sessions: SessionsConfig = section(SessionsConfig, "Conversations and when they start afresh.")
     tools: ToolsConfig = section(ToolsConfig, "What the agent can do. A tool is off unless its table switches it on.")
     mcp: Mapping[str, McpConfig] = named(
