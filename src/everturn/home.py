@@ -61,6 +61,7 @@ class Home:
         self.database = self.path / "everturn.db"
         self.token_file = self.path / "api_token"
         self.lock_file = self.path / "gateway.lock"
+        self.supervisor_file = self.path / "supervisor.lock"
         self.files = self.path / "files"
         self.demo_ledger = self.path / "demo-ledger.txt"
 
@@ -211,8 +212,17 @@ def _read_holder(number: int) -> Holder:
 
 def holder(home: Home) -> Holder | None:
     """Who holds the home now. None when its lock is free, whatever the file says: a pid alone proves nothing."""
+    return _holder_of(home.lock_file)
+
+
+def supervisor(home: Home) -> Holder | None:
+    """Who keeps a gateway alive on this home, also while none runs: in the pause before the next start."""
+    return _holder_of(home.supervisor_file)
+
+
+def _holder_of(file: Path) -> Holder | None:
     try:
-        number = _opened(home.lock_file, os.O_RDONLY)
+        number = _opened(file, os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
@@ -222,17 +232,20 @@ def holder(home: Home) -> Holder | None:
 
 
 class HomeLock:
-    """The right to work in a home. The operating system takes it back when the process ends, however it ends."""
+    """The right to work in a home, or to supervise who does. The operating system takes it back when the process ends,
+    however it ends.
+    """
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, file: Path | None = None) -> None:
         self._home = home
+        self._file = file or home.lock_file
         self._number = -1
         self._holder = Holder()
 
     def acquire(self) -> Self:
         """Take the lock, or raise HomeHeld that says who has it."""
         self._home.create()
-        number = _opened(self._home.lock_file, os.O_RDWR | os.O_CREAT)
+        number = _opened(self._file, os.O_RDWR | os.O_CREAT)
         if not _lock(number):
             who = _read_holder(number)
             os.close(number)
@@ -269,7 +282,7 @@ class HomeLock:
             os.write(self._number, line)
             os.ftruncate(self._number, len(line))
         except OSError as error:  # a full disk: we hold the lock all the same
-            log.warning("%s cannot say who holds the home: %s", self._home.lock_file, error.strerror)
+            log.warning("%s cannot say who holds the home: %s", self._file, error.strerror)
 
     def __enter__(self) -> Self:
         return self.acquire()

@@ -28,6 +28,17 @@ def test_stop_ends_a_supervised_gateway_for_good(tmp_path: Path) -> None:
         assert gateway.wait() == 0
 
 
+def test_stop_ends_a_supervisor_that_is_about_to_start_the_next_gateway(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path, "--supervise") as gateway:
+        for life in (1, 2, 3):  # the pauses double
+            os.kill(gateway.ready(times=life).pid, signal.SIGKILL)
+        gateway.shows("again in 0.8 s")
+        stopped = everturn("stop", home=tmp_path)
+        assert (stopped.code, stopped.out) == (0, "The gateway is stopped.\n")
+        assert gateway.wait() == 0
+    assert everturn("stop", home=tmp_path).out == f"No gateway runs on {tmp_path}.\n"
+
+
 def test_restart_waits_for_a_new_life_without_a_supervisor(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path) as gateway:
         before = gateway.ready()

@@ -12,7 +12,7 @@ import click
 from everturn.cli.options import config_option, home_option
 from everturn.config import Loaded, read_config
 from everturn.errors import HomeHeld
-from everturn.home import Home, holder
+from everturn.home import Home, HomeLock, holder
 from everturn.supervise import supervise as keep_alive
 
 BRIEF_S = 5.0
@@ -33,7 +33,8 @@ def run(home: Home, config_file: Path | None, host: str | None, port: int | None
     """
     loaded = read_config(home.path, config_file, os.environ, {"server.host": host, "server.port": port})
     if supervise:
-        return keep_alive(_child_command(home, config_file, host, port))
+        with HomeLock(home, home.supervisor_file):  # by which `everturn stop` finds us while no gateway runs
+            return keep_alive(_child_command(home, config_file, host, port))
     for warning in loaded.warnings:
         print(f"everturn: {warning}", file=sys.stderr)
     return _serve(loaded, home)

@@ -17,11 +17,12 @@ from everturn.cli.client import Unreachable, answers, ask
 from everturn.cli.options import config_option, home_option
 from everturn.config import DrainConfig, read_config
 from everturn.errors import ConfigError, EverturnError
-from everturn.home import Holder, Home, holder
+from everturn.home import Holder, Home, holder, supervisor
 
 T = TypeVar("T")
 LOOK_S = 0.1
 STARTING_S = 5.0
+ENDING_S = 1.0  # a supervisor ends by itself when its gateway has ended as planned
 TELL_EVERY_S = 5.0
 MARGIN_S = 30.0
 
@@ -47,18 +48,34 @@ def stop(home: Home, config_file: Path | None, timeout_s: float | None) -> int:
 
     Running turns get until drain.timeout_s; what still runs then is kept and goes on at the next start.
     """
-    who = _running(home)
-    if who is None:
+    who, patience_s = _running(home), _patience_s(home, config_file, timeout_s)
+    if who is None and supervisor(home) is None:
         print(f"No gateway runs on {home.path}.")
         return 0
+    if who is not None:
+        _end_gateway(home, who, patience_s)
+    _end_supervisor(home, patience_s, ENDING_S if who else 0.0)
+    print("The gateway is stopped.")
+    return 0
+
+
+def _end_gateway(home: Home, who: Holder, patience_s: float) -> None:
     if _request(home, who, "stop"):
         _say(f"asked process {who.pid} to stop; waiting for running turns and deliveries")
     else:
         _terminate(who)
-    patience_s = _patience_s(home, config_file, timeout_s)
     _wait(lambda: _left(home, who), patience_s, f"{who} did not stop")
-    print("The gateway is stopped.")
-    return 0
+
+
+def _end_supervisor(home: Home, patience_s: float, grace_s: float) -> None:
+    """It ends with a gateway that stopped as planned; one whose gateway had died would start the next, and is told not to."""
+    until = time.monotonic() + grace_s
+    while (who := supervisor(home)) is not None and time.monotonic() < until:
+        time.sleep(LOOK_S)
+    if who is not None:
+        _say(f"telling the supervisor (process {who.pid}) not to start it again")
+        _signal(who)
+        _wait(lambda: supervisor(home) is None or None, patience_s, f"the supervisor, {who}, did not stop")
 
 
 @click.command
@@ -73,7 +90,8 @@ def restart(home: Home, config_file: Path | None, timeout_s: float | None) -> in
     read_config(home.path, config_file, os.environ, {})  # with wrong settings it would not come back
     who = _running(home)
     if who is None:
-        _say(f"no gateway runs on {home.path}; start it with: everturn run")
+        coming = "its supervisor is about to start it" if supervisor(home) else "start it with: everturn run"
+        _say(f"no gateway runs on {home.path}; {coming}")
         return 1
     if not _request(home, who, "restart"):
         raise Unreachable(f"{who} does not answer, so it cannot be asked to restart; everturn stop ends it")
@@ -119,6 +137,10 @@ def _terminate(who: Holder) -> None:
     if not who.pid or who.host != socket.gethostname():
         raise EverturnError(f"{who} does not answer and cannot be reached from here; end it where it runs")
     _say(f"{who} does not answer; sending it SIGTERM")
+    _signal(who)
+
+
+def _signal(who: Holder) -> None:
     try:
         os.kill(who.pid, signal.SIGTERM)
     except ProcessLookupError:

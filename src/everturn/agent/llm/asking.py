@@ -141,7 +141,12 @@ class Asking:
         )
         move = self._move(place, failure, wait_s, compacted=compacted)
         log.warning(
-            "model call failed", turn=turn.id, model=place.name, kind=failure.kind, why=failure.detail, then=move
+            "model call failed",
+            turn=turn.id,
+            model=place.name,
+            kind=failure.kind.value,
+            why=failure.detail,
+            then=move.value,
         )
         if move is Move.GIVE_UP:
             return False
