@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -44,9 +44,9 @@ def everturn(*arguments: str, home: Path | None = None, text: str = "", **env: s
 class Program:
     """A process that keeps running; its output is collected, and can be waited for."""
 
-    def __init__(self, *arguments: str, home: Path, **env: str) -> None:
+    def __init__(self, *arguments: str, home: Path, before: Sequence[str] = (), **env: str) -> None:
         self._process = subprocess.Popen(
-            [*PROGRAM, *arguments, "--home", str(home)],
+            [*before, *PROGRAM, *arguments, "--home", str(home)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(**env),
         )  # fmt: skip
         self._lines: list[str] = []
@@ -106,8 +106,8 @@ class Program:
 class GatewayProgram(Program):
     """`everturn run` on a free port."""
 
-    def __init__(self, home: Path, *arguments: str, **env: str) -> None:
-        super().__init__("run", "--port", "0", *arguments, home=home, **env)
+    def __init__(self, home: Path, *arguments: str, before: Sequence[str] = (), **env: str) -> None:
+        super().__init__("run", "--port", "0", *arguments, home=home, before=before, **env)
         self._home = Home(home)
 
     def ready(self, times: int = 1) -> Holder:

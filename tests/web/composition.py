@@ -20,7 +20,7 @@ from everturn.testing import World
 from everturn.web.conversations import About
 from everturn.web.files import Files
 from everturn.web.messages import Accept
-from everturn.web.server import PATIENCE_S, Door, Page, Serving, make_app, serve
+from everturn.web.server import MOST_CONNECTIONS, PATIENCE_S, Door, Page, Serving, make_app, serve
 
 TOKEN = "a-token-of-the-tests"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -165,6 +165,7 @@ async def running(
     accept: Accept | None = None,
     heartbeat_s: float = 15.0,
     patience_s: float = PATIENCE_S,
+    most_connections: int = MOST_CONNECTIONS,
     door: Door = Door(),  # noqa: B008  frozen
     file_bytes: int = 1000,
 ) -> AsyncIterator[Web]:
@@ -180,7 +181,7 @@ async def running(
             heartbeat_s=heartbeat_s, door=door,
             page=Page(chats=page, files=Files(files, file_bytes, 3 * file_bytes), about=About(version="test")),
         )  # fmt: skip
-        serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s)
+        serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s, most_connections=most_connections)
         try:
             async with httpx.AsyncClient(base_url=serving.url, headers=AUTHORIZED, timeout=WAIT_S) as client:
                 yield Web(world, serving, desk, client)

@@ -20,6 +20,12 @@ WRONG_HOST = (
 )
 WRONG_ORIGIN = "this request was made by a page of another site; only the gateway's own page may do this"
 TOO_MANY_WINDOWS = "this conversation is open in too many windows; close one, and this one goes on by itself"
+NO_ROOM = "there are more connections than this gateway has room for; try again a little later"
+
+
+def too_many_streams(most: int) -> str:
+    """One program watches too much."""
+    return f"this key has {most} event streams open; close one"
 
 
 def not_in_scope(name: str, wanted: Iterable[str]) -> str:

@@ -6,12 +6,14 @@ The hub keeps nothing that matters: a watcher that falls behind, or hears a gap,
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from everturn.model import Event, Hint
 
 BACKLOG = 256
+BACKLOG_CHARS = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +30,55 @@ class Resync:
 
 
 Item = Event | Delta | Hint | Resync
+RESYNC = Resync()
 ALL_OF = "all of "  # and a platform: watches whatever happens to any key of it
 
 
 class Watch:
     """One watcher's bounded queue. When it overflows it is emptied and the watcher reads the store."""
 
+    __slots__ = ("_chars", "_items", "_saying", "_waiting")
+
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[Item] = asyncio.Queue(BACKLOG)
+        self._items: deque[Item] = deque()
+        self._chars = 0
+        self._saying: str | None = None  # the turn of a delta that waits here: who takes it looks at the newest
+        self._waiting: asyncio.Future[None] | None = None
 
     def put(self, item: Item) -> None:
         """Hand over an item; a slow reader costs no more memory than the backlog."""
-        if self._queue.full():
-            while not self._queue.empty():
-                self._queue.get_nowait()
-            item = Resync()
-        self._queue.put_nowait(item)
+        if isinstance(item, Delta):
+            if self._saying == item.turn:
+                return
+            self._saying = item.turn
+        self._chars += _chars(item)
+        if self._items and (len(self._items) >= BACKLOG or self._chars > BACKLOG_CHARS):
+            self._items.clear()
+            self._chars, self._saying = 0, None
+            item = RESYNC
+        self._items.append(item)
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     async def next(self) -> Item:
         """The next thing that happened."""
-        return await self._queue.get()
+        while not self._items:
+            self._waiting = asyncio.get_running_loop().create_future()
+            await self._waiting
+        item = self._items.popleft()
+        self._chars -= _chars(item)
+        if isinstance(item, Delta) and item.turn == self._saying:
+            self._saying = None
+        return item
+
+    def __len__(self) -> int:
+        """How much waits."""
+        return len(self._items)
+
+
+def _chars(item: Item) -> int:
+    """What an item that waits keeps in memory, roughly; the newest delta is kept anyway."""
+    return len(item.data) if isinstance(item, Event) else 0
 
 
 class Hub:
@@ -98,7 +129,7 @@ class Hub:
     def resync(self, key: str) -> None:
         """Tell that something was committed whose events are not at hand."""
         for watch in self._watches.get(key, ()):
-            watch.put(Resync())
+            watch.put(RESYNC)
         if self._wide:
             self._tell_all(key)
 

@@ -9,9 +9,10 @@ from collections.abc import Callable
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from everturn.decide import web_words
 from everturn.errors import StoreError
 from everturn.model import SessionSource
-from everturn.web.access import Access, NotAdmitted, still_in
+from everturn.web.access import Access, NotAdmitted, still_in, visitor_of
 from everturn.web.answers import BadRequest, Header, Reply, answer, not_now, refusal
 from everturn.web.events import EventStreams, Watched
 from everturn.web.messages import Chats, Messages
@@ -23,6 +24,7 @@ log = structlog.get_logger()
 CHATS = b"/api/chats/"
 MESSAGES = b"/messages"
 METHODS = {b"messages": "POST", b"events": "GET", b"transcript": "GET"}
+MOST_OF_A_KEY = 1_000  # event streams
 BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
 
 
@@ -122,10 +124,16 @@ class WebApp:
         elif what == b"messages":
             await self._messages(raw, scope, receive, send)
         elif what == b"events":
-            watched = Watched(self._key(raw), admitted=still_in(self.access, scope))
-            await self._events(watched, place_of(scope), receive, send)
+            await self._events(self._watched(raw, scope), place_of(scope), receive, send)
         else:
             await self._transcripts(self._key(raw), scope, send)
+
+    def _watched(self, raw: bytes, scope: Scope) -> Watched:
+        """A program may watch many chats, but not so many that there is no room for others."""
+        visitor = visitor_of(scope)
+        person = f"key {visitor.key}" if visitor is not None and visitor.key is not None else ""
+        many = web_words.too_many_streams(MOST_OF_A_KEY)
+        return Watched(self._key(raw), (), person, still_in(self.access, scope), MOST_OF_A_KEY, many)
 
     def _chat(self, raw: bytes) -> str:
         try:

@@ -9,16 +9,24 @@ from socket import socket
 from typing import cast
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from everturn import points
-from everturn.web.answers import Header, refusal
+from everturn.decide.web_words import NO_ROOM
+from everturn.web.answers import RETRY_AFTER_S, Header, answer, refusal, retry_after
 from everturn.web.app import WebApp
 
 MOST_HEAD = 65_536
 STALLED_S = 60.0
 SLOWEST = 50_000  # bytes a second: who sends a large body faster than this is given the time it takes
 CLOSE: Header = (b"connection", b"close")
+ABOVE = 256  # so many more than there is room for are told so; further ones are cut off
+
+
+async def no_room(_scope: Scope, _receive: Receive, send: Send) -> None:
+    """The answer to everything while there are too many connections."""
+    await answer(send, refusal(503, NO_ROOM, CLOSE, retry_after(RETRY_AFTER_S)))
 
 
 class Quick(RequestResponseCycle):
@@ -42,6 +50,7 @@ class Connection(HttpToolsProtocol):
     awaited_since: float | None = None  # a request is awaited or has come in part
     stalled_since: float | None = None  # the client does not read what it was sent
     in_head = True
+    in_body = False
     head_bytes = 0
     body_bytes = 0
 
@@ -49,6 +58,9 @@ class Connection(HttpToolsProtocol):
         """A client that says nothing is not kept for ever."""
         super().connection_made(transport)
         self.awaited_since = self.loop.time()
+        self.most, self.limit_concurrency = self.limit_concurrency, None  # refused in our own words
+        if self.most is not None and len(self.connections) > self.most + ABOVE:
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; what is not a whole head yet counts against the limit."""
@@ -67,24 +79,28 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        self.in_head = False
-        chat = self._shortcut()
+        self.in_head, self.in_body = False, True
+        crowded = self.most is not None and len(self.connections) > self.most
+        chat = None if crowded else self._shortcut()
         if chat is None:
+            app = self.app
+            self.app = no_room if crowded else app
             super().on_headers_complete()
+            self.app = app
         else:
             self.cycle = Quick(chat)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body; that of an ordinary message is as small as was announced."""
+        self.body_bytes += len(body)
         if isinstance(self.cycle, Quick):
             self.cycle.body += body
         else:
-            self.body_bytes += len(body)
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request is whole; from now on the client waits for us."""
-        self.awaited_since = None
+        self.awaited_since, self.in_body = None, False
         if isinstance(self.cycle, Quick):
             self.cycle.more_body = False
             task = self.loop.create_task(self._answer(self.app, self.cycle))
@@ -111,8 +127,15 @@ class Connection(HttpToolsProtocol):
         """Let go of a client that keeps us waiting."""
         if self.stalled_since is not None and now - self.stalled_since > STALLED_S:
             self.transport.abort()
-        elif self.awaited_since is not None and now - self.awaited_since > patience_s + self.body_bytes / SLOWEST:
+        elif self.awaited_since is not None and now - self.awaited_since > patience_s + self._allowance_s():
             self._give_up(408, f"the request did not arrive within {patience_s:g} s")
+
+    def _allowance_s(self) -> float:
+        """More time for a large body; none for one whose answer is out already: nobody reads it."""
+        return 0.0 if self._answered_early() else self.body_bytes / SLOWEST
+
+    def _answered_early(self) -> bool:
+        return self.in_body and self.cycle.response_complete
 
     def _shortcut(self) -> bytes | None:
         """The chat, if this head can be answered the short way."""
@@ -121,8 +144,7 @@ class Connection(HttpToolsProtocol):
             return None
         if self.expect_100_continue or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
             return None
-        crowded = self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency
-        if crowded or not parser.should_keep_alive() or parser.should_upgrade():
+        if not parser.should_keep_alive() or parser.should_upgrade():
             return None
         return self.app.shortcut(self.url, self.headers)
 
@@ -143,6 +165,9 @@ class Connection(HttpToolsProtocol):
         """Answer if nothing was answered yet, then close."""
         self.awaited_since = None
         if self.transport.is_closing():
+            return
+        if self._answered_early():
+            self.transport.close()
             return
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started):

@@ -21,7 +21,8 @@ from everturn.web.answers import answer, encode, not_now, refusal, retry_after
 
 T = TypeVar("T")
 PAGE = 50
-MOST_STREAMS = 2_000
+AT_ONCE = 64 * 1024  # characters of events that are handed to a connection in one go
+MOST_STREAMS = 4_096
 MOST_OF_ONE = 32
 FULL_S = 10.0
 FIRST_LOOK_S = 5.0
@@ -73,25 +74,28 @@ class Watched:
     also: tuple[str, ...] = ()
     person: str = ""
     admitted: Callable[[], Awaitable[bool]] | None = None
+    most: int = MOST_OF_ONE  # streams of this person
+    too_many: str = web_words.TOO_MANY_WINDOWS
 
 
 class EventStreams:
     """`GET .../events`, any number of them up to a bound, and up to one for each person."""
 
-    def __init__(self, hub: Hub, store: Store, heartbeat_s: float) -> None:
+    def __init__(self, hub: Hub, store: Store, heartbeat_s: float, most: int = MOST_STREAMS) -> None:
         self._hub = hub
         self._store = store
         self._heartbeat_s = heartbeat_s
+        self._most = most
         self._open: dict[asyncio.Future[None], str] = {}
         self._persons: Counter[str] = Counter()
 
     async def __call__(self, watched: Watched, after: int | None, receive: Receive, send: Send) -> None:
         """Stream until the client goes, the store fails or `close` ends it."""
-        if len(self._open) >= MOST_STREAMS:
-            await answer(send, not_now(f"{MOST_STREAMS} event streams are open; close one"))
+        if len(self._open) >= self._most:
+            await answer(send, not_now(f"{self._most} event streams are open; close one"))
             return
-        if watched.person and self._persons[watched.person] >= MOST_OF_ONE:
-            await answer(send, refusal(429, web_words.TOO_MANY_WINDOWS, retry_after(FULL_S)))
+        if watched.person and self._persons[watched.person] >= watched.most:
+            await answer(send, refusal(429, watched.too_many, retry_after(FULL_S)))
             return
         feed = _Feed(self._hub, self._store, watched, send, self._heartbeat_s)
         feeding = asyncio.ensure_future(feed.run(after))
@@ -203,6 +207,7 @@ class _Feed:
                 return
             if 0 < self._last < events[0].seq - 1:
                 await self._gap(events[0].seq)
+            events = _together(events)
             self._last = events[-1].seq
             await self._emit(b"".join(map(_event, events)))
 
@@ -226,6 +231,16 @@ def _event(event: Event) -> bytes:
     return (
         f"id: {event.seq}\nevent: {event.kind}\nat: {event.at!r}\ndata: {event.data}\n\n".encode()
     )  # readers skip `at`
+
+
+def _together(events: list[Event]) -> list[Event]:
+    """The first ones, as many as are sent in one go: the rest is read again when the client has read these."""
+    chars = 0
+    for place, event in enumerate(events):
+        chars += len(event.data)
+        if chars > AT_ONCE:
+            return events[: place + 1]
+    return events
 
 
 async def _gone(receive: Receive) -> None:

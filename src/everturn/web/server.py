@@ -28,13 +28,14 @@ from everturn.web.headers import headers
 from everturn.web.keys import Keys
 from everturn.web.messages import Accept, Chats, Messages
 from everturn.web.page_files import PageFiles
+from everturn.web.room import notice_the_vanished, room_for
 from everturn.web.transcripts import Transcripts
 from everturn.web.visits import Visits
 
 HEARTBEAT_S = 15.0
 PATIENCE_S = 30.0
 KEEP_ALIVE_S = 75
-MOST_CONNECTIONS = 4_096
+MOST_CONNECTIONS = 8_192
 END_WITHIN_S = 1
 
 
@@ -73,7 +74,7 @@ def make_app(
     """The gateway's web application: the endpoints of the api platform, health and control, and the page."""
     clock = door.clock
     access = Access(token=token, store=store, clock=clock, place=door.place, per_minute=door.per_minute)
-    events = EventStreams(hub, store, heartbeat_s)
+    events = EventStreams(hub, store, heartbeat_s, room_for(MOST_CONNECTIONS) // 2)  # the others are for asking
     access.on_end = events.close  # whoever may still enter comes back at once; nobody else does
     visits = Visits(access, store, clock)
     routes = [*control_routes(control, store, chats), *Keys(store, clock, access.on_end).routes(), *visits.routes()]
@@ -124,13 +125,15 @@ class Serving:
         self.ended.result()
 
 
-async def serve(app: WebApp, host: str, port: int, *, patience_s: float = PATIENCE_S) -> Serving:
+async def serve(
+    app: WebApp, host: str, port: int, *, patience_s: float = PATIENCE_S, most_connections: int = MOST_CONNECTIONS
+) -> Serving:
     """Listen; port 0 takes a free one. Returns when requests are answered."""
     listener = _listen(host, port)
     config = uvicorn.Config(
         app, http=Connection, ws="none", loop="none", lifespan="off", interface="asgi3", log_config=None,
         log_level="error", headers=headers(secure=app.access.place.secure), access_log=False, proxy_headers=False, server_header=False,
-        limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=END_WITHIN_S,
+        limit_concurrency=room_for(most_connections), timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=END_WITHIN_S,
     )  # fmt: skip
     server = Server(config, patience_s)
     running = asyncio.create_task(server.serve(sockets=[listener]))
@@ -157,5 +160,6 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}; end what uses it, or choose another with --port"
         ) from error
+    notice_the_vanished(listener)
     listener.setblocking(False)
     return listener

@@ -1,0 +1,162 @@
+"""Clients that mean harm or are just slow: too much, too little, never reading, gone without a word."""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from everturn.gateway.hub import BACKLOG, Delta, Resync, Watch
+from everturn.model import Event
+from everturn.web.connection import STALLED_S, Connection
+from everturn.web.room import UNHEARD_MS
+from tests.web.composition import TOKEN, WAIT_S, Web, running
+from tests.web.test_connection import sent, statuses
+
+MEGABYTE = 1024 * 1024
+AUTHORIZED = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+WATCHING = f"GET /api/chats/alice/events HTTP/1.1\r\n{AUTHORIZED}\r\n".encode()
+
+
+@pytest.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Web]:
+    async with running(tmp_path) as started:
+        yield started
+
+
+@dataclass
+class Deaf:
+    """Somebody who watches alice and does not read; and the server's side of the connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    theirs: Connection
+
+    async def read_until(self, words: bytes) -> bytes:
+        """Read again, up to these words, or to the end."""
+        seen = b""
+        async with asyncio.timeout(WAIT_S):
+            while words not in seen[-300_000:] and (part := await self.reader.read(MEGABYTE)):
+                seen += part
+        return seen
+
+
+@contextlib.asynccontextmanager
+async def deaf(web: Web) -> AsyncIterator[Deaf]:
+    before = set(web.serving.server.open_connections())
+    mine = socket.socket()
+    mine.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+    mine.connect(("127.0.0.1", web.serving.port))
+    reader, writer = await asyncio.open_connection(sock=mine)
+    writer.write(WATCHING)
+    async with asyncio.timeout(WAIT_S):
+        await reader.readuntil(b"retry: 1000\n\n")
+    (theirs,) = set(web.serving.server.open_connections()) - before
+    try:
+        yield Deaf(reader, writer, theirs)
+    finally:
+        writer.close()
+
+
+async def say_much(web: Web) -> None:
+    """More than the system keeps for a connection."""
+    async with web.events("alice") as watcher:
+        for number in range(60):
+            await web.post("alice", f"m{number}", f"{number} " + "x" * 90_000)
+            await watcher.until("reply")
+
+
+async def test_a_reader_that_does_not_read_holds_little_and_misses_nothing(web: Web) -> None:
+    async with deaf(web) as slow:
+        await say_much(web)
+        assert 0 < slow.theirs.transport.get_write_buffer_size() < MEGABYTE / 2
+        seen = await slow.read_until(b"echo: 59 ")
+    places = [seen.index(b'"text":"echo: %d ' % number) for number in range(60)]
+    assert places == sorted(places)
+
+
+async def test_a_reader_that_never_reads_is_let_go(web: Web) -> None:
+    async with deaf(web) as slow:
+        await say_much(web)
+        slow.theirs.look(asyncio.get_running_loop().time() + STALLED_S + 1, patience_s=30)
+        assert b"echo: 59 " not in await slow.read_until(b"never said")  # it ended before
+
+
+async def test_a_peer_that_vanishes_is_noticed_by_the_system(web: Web) -> None:
+    async with deaf(web) as quiet:
+        mine = quiet.theirs.transport.get_extra_info("socket")
+        assert mine.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert mine.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == UNHEARD_MS
+
+
+async def test_what_waits_for_a_slow_watcher_is_bounded_in_number_and_in_size() -> None:
+    watch = Watch()
+    for number in range(10 * BACKLOG):
+        watch.put(Event(number, "turn", "{}", 0.0))
+    assert len(watch) <= BACKLOG
+    for number in range(10):
+        watch.put(Event(number, "reply", "x" * 100_000, 0.0))
+    assert len(watch) <= 4
+    assert isinstance(await watch.next(), Resync)
+
+
+async def test_only_one_text_of_a_turn_waits_for_a_slow_watcher() -> None:
+    watch = Watch()
+    for number in range(100):
+        watch.put(Delta("1", "x" * number))
+    watch.put(Delta("2", "y"))
+    assert len(watch) == 2
+    assert [await watch.next() for _ in "12"] == [Delta("1", ""), Delta("2", "y")]
+    watch.put(Delta("2", "yy"))
+    assert await watch.next() == Delta("2", "yy")
+
+
+@pytest.mark.parametrize("path", ["/api/chats/alice/messages", "/web/conversations/alice/messages"])
+async def test_five_megabytes_are_refused_with_words_and_the_connection_goes_on(web: Web, path: str) -> None:
+    body = json.dumps({"id": "m1", "text": "x" * 5 * MEGABYTE}).encode()
+    long = f"POST {path} HTTP/1.1\r\n{AUTHORIZED}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    body = json.dumps({"id": "m1", "text": "short"}).encode()
+    short = (
+        f"POST {path} HTTP/1.1\r\n{AUTHORIZED}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    )
+    answers = await sent(web, long + short)
+    assert statuses(answers) == [b"413", b"202"]
+    assert b"which the longest message does not need" in answers
+
+
+async def test_a_body_that_goes_on_after_its_answer_ends_with_the_connection(tmp_path: Path) -> None:
+    async with running(tmp_path, patience_s=0.2) as web:
+        head = f"POST /api/chats/alice/messages HTTP/1.1\r\n{AUTHORIZED}Content-Length: {50 * MEGABYTE}\r\n\r\n"
+        assert statuses(await sent(web, head.encode() + b"x" * MEGABYTE)) == [b"413"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/api/chats/{'x' * 30_000}/events", b"400"),
+        (f"/web/conversations/{'%C3%A4' * 5_000}", b"400"),
+        (f"/{'x' * 30_000}", b"404"),
+        (f"/assets/{'x' * 30_000}", b"404"),
+        (f"/files/{'x' * 30_000}/name", b"404"),
+        (f"/api/chats/alice/events?after={'9' * 30_000}", b"400"),
+    ],
+)
+async def test_an_address_that_is_far_too_long_gets_a_short_answer(web: Web, path: str, status: bytes) -> None:
+    answer = await sent(web, f"GET {path} HTTP/1.1\r\n{AUTHORIZED}Connection: close\r\n\r\n".encode())
+    assert statuses(answer) == [status]
+    assert len(answer) < 2_000
+
+
+async def test_more_connections_than_there_is_room_for_are_told_so_and_those_there_are_go_on(tmp_path: Path) -> None:
+    async with running(tmp_path, most_connections=2) as web, web.events("alice") as watcher:
+        await web.post("alice", "m1", "hello")
+        assert (await watcher.until("reply"))[-1].data["text"] == "echo: hello"
+        answer = await sent(web, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert statuses(answer) == [b"503"]
+        assert b"more connections than this gateway has room for" in answer
+        await web.post("alice", "m2", "again")
+        assert (await watcher.until("reply"))[-1].data["text"] == "echo: again"
