@@ -26,6 +26,7 @@ from everturn.agent.tools.shell import ShellSettings, shell_tools
 from everturn.cli.commands import COMMANDS, everturn
 from everturn.config import ALIASES
 from everturn.decide.commands import REGISTRY, Busy, Declared, Right
+from everturn.meters import METRICS
 from everturn.model import INBOX_MOVES, OUTBOX_MOVES, TURN_MOVES, InboxState, OutboxState, TurnState
 from everturn.settings import SETTINGS, TABLES, Setting, Table, shown, variable_of
 
@@ -118,6 +119,18 @@ without a way out has ended; `everturn explain MESSAGE-ID` shows the way one mes
 An end of the process loses none of these rows. What it does to each of them stands in
 [the architecture](../architecture.md); why it is safe at every line, in
 [write, act, write](../decisions/0004-write-act-write.md).
+"""
+METRICS_HEAD = """\
+<!-- Made by scripts/generate.py from src/everturn/meters.py. Change that, then run `make docs`. -->
+# Metrics
+
+`GET /metrics` answers in the text format of Prometheus (0.0.4), or in OpenMetrics 1.0 for who asks for it in `Accept`. It
+wants a key with the scope `read`; [monitoring](../howto/monitoring.md) shows how to set it up and what to be woken for.
+
+Counters and histograms are those of this process: they begin at zero with every start, and Prometheus knows how to read that. What must
+be the same after a restart is on the operations page and in `everturn status`, which read the store. Figures marked *from
+the store* are read there with each request, through the indexes of what is open; on a database that several gateways share
+they are those of all of them, so take `max`, not `sum`. No label holds a key, a chat or a person.
 """
 
 
@@ -380,6 +393,14 @@ def tools_reference() -> str:
     return "\n".join([TOOLS_HEAD, *parts, always])
 
 
+def metrics_reference() -> str:
+    """What `GET /metrics` shows."""
+    rows = [
+        (f"`{each.name}`", each.kind, ", ".join(f"`{name}`" for name in each.labels), each.text) for each in METRICS
+    ]
+    return METRICS_HEAD + "\n" + _table(("name", "kind", "labels", "meaning"), rows)
+
+
 def _tool_texts(tools: Iterable[Tool]) -> str:
     return "\n".join(map(_tool_text, tools))
 
@@ -410,6 +431,7 @@ GENERATORS: Mapping[str, Callable[[], str]] = {
     "docs/reference/cli.md": cli_reference,
     "docs/reference/commands.md": chat_reference,
     "docs/reference/config.md": config_reference,
+    "docs/reference/metrics.md": metrics_reference,
     "docs/reference/tools.md": tools_reference,
     "docs/concepts/turn-lifecycle.md": turn_lifecycle,
 }

@@ -25,6 +25,7 @@ from everturn.gateway.parts import Settings
 from everturn.gateway_settings import settings_of
 from everturn.home import Home, HomeLock
 from everturn.logs import set_up_logs
+from everturn.loop_delay import watch_delay
 from everturn.model import Json, SessionSource
 from everturn.platform.api import ApiPlatform
 from everturn.platform.web import WebPlatform
@@ -125,6 +126,7 @@ class Process:
         platforms = {each.name: each for each in (platform, page)}
         self._gateway = gateway = Gateway(store, agents, platforms, self._clock, settings)
         gateway.asked.add_done_callback(self._asked_in_a_chat)
+        watch_delay(gateway.parts.observing.meters.loop_delay)
         await gateway.start()
         serving = await self._open_door(gateway, platform, page)
         ends: set[asyncio.Future[Any]] = {self._stop, gateway.failed, serving.ended}
@@ -152,6 +154,7 @@ class Process:
             control=self,
             page=page_of(page, self._home, self._config),
             door=door_of(server),
+            meters=gateway.parts.observing.meters,
         )
         serving = await serve_http(app, server.host, server.port)
         self._url = serving.url

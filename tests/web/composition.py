@@ -178,7 +178,7 @@ async def running(
         app = make_app(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
             key_of=parts.settings.key_of, message_chars=settings.message_chars, token=TOKEN, control=desk,
-            heartbeat_s=heartbeat_s, door=door,
+            heartbeat_s=heartbeat_s, door=door, meters=parts.observing.meters,
             page=Page(chats=page, files=Files(files, file_bytes, 3 * file_bytes), about=About(version="test")),
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s, most_connections=most_connections)

@@ -26,6 +26,8 @@ class Attempt:
         self.called_on = False  # somebody wrote since it last looked
         self.unheard: list[Message] = []  # what joined the turn and was not handed to its agent yet
         self.began = self.active_at = parts.clock.monotonic()
+        self.asked_at: float | None = None  # when a model was asked that has not answered yet
+        self.outcome: str | None = None  # what became of it, once that is committed
         self.tool: str | None = None  # the one that runs now
         self.told = Told()  # what was said about how long it takes
         self._acknowledge = begun.note.tail_key if begun.note else None
@@ -43,6 +45,16 @@ class Attempt:
         """A tool begins, or has ended."""
         self.tool = tool
         self.moves()
+
+    def asks(self) -> None:
+        """A model is about to be called."""
+        self.called = True
+        self.asked_at = self.parts.clock.monotonic()
+
+    def answered(self) -> float | None:
+        """When the model was asked whose answer is here, once."""
+        asked_at, self.asked_at = self.asked_at, None
+        return asked_at
 
     def somebody_waits(self) -> bool:
         """Whether it is worth a look into the database."""

@@ -73,8 +73,10 @@ class Effects:
     async def _act(self, call: ToolCall, run: RunTool, rest: Sequence[ToolCall]) -> list[Message]:
         points.reached("effect.begun")
         self._attempt.uses(call.name)
+        began = self._attempt.active_at
         content = storable(await run(call, f"{self._attempt.begun.turn}:{call.id}"))
         self._attempt.uses(None)
+        self._attempt.parts.observing.tool_used(began)
         points.reached("effect.acted")
         return await self._record(call, content, rest, unknown=False)
 

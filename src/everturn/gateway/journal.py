@@ -97,7 +97,7 @@ class JournaledTurn:
 
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
         """Say that a model is about to be called; with limits, what it may use is counted first."""
-        self._attempt.called = True
+        self._attempt.asks()
         if plan.requests and self._parts.settings.limits.any():
             future = self._store.run(calling_with_plan, self._attempt.begun, self._plan(plan))
         else:
@@ -132,6 +132,8 @@ class JournaledTurn:
     async def failed(self, kind: str, why: str, wait_s: float) -> int:
         """Journal a model call that failed and will be tried again."""
         self._attempt.moves()
+        self._attempt.answered()
+        self._parts.observing.model_failed()
         return await self._store.run(failed_call, self._attempt.begun, kind, why, wait_s, self._parts.clock.now())
 
     async def step(
@@ -153,6 +155,7 @@ class JournaledTurn:
             at=self._parts.clock.now(),
         )
         self._attempt.called = True
+        self._parts.observing.heard(self._attempt.answered(), usage)
         first = calls[0] if calls and calls[0].ask is None else None
         self._attempt.waiting = await self._store.run(
             step,

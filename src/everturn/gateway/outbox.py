@@ -168,6 +168,7 @@ class Outbox:
         else:
             more = await store.run(record_sent, reply.id, out, now, reply.key)
         points.reached("send.committed")
+        self._parts.observing.delivered(reply.source.platform, "sent")
         return more
 
     async def _failed(self, reply: Reply, error: PlatformError) -> None:
@@ -177,11 +178,15 @@ class Outbox:
         log.warning("reply not delivered", reply=reply.id, key=reply.key, error=str(error), decision=decision)
         if isinstance(decision, GiveUp):
             await store.run(give_up, reply.id, now, decision.why)
+            outcome = "dead"
         elif isinstance(error, OutcomeUnknown) and platform is not None and not _harmless(reply, platform):
             action = when_uncertain(platform.surety, self._parts.settings.on_doubt)
             await store.run(doubt, reply.id, action, decision.at, str(error))
+            outcome = "doubtful"
         else:
             await store.run(try_later, reply.id, decision.at, str(error))
+            outcome = "retried"
+        self._parts.observing.delivered(reply.source.platform, outcome)
 
 
 def _harmless(reply: Reply, platform: object) -> bool:

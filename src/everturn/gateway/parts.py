@@ -15,6 +15,7 @@ from everturn.decide.routes import Route, agent_for
 from everturn.decide.session import ResetPolicy
 from everturn.decide.spending import Limits
 from everturn.gateway.hub import Hub
+from everturn.gateway.observing import Observing
 from everturn.ids import Ids
 from everturn.model import SessionSource
 from everturn.platform.interface import CanEdit, CanSend, Platform
@@ -96,6 +97,7 @@ class Parts:
         self.settings = settings
         self.platforms = platforms
         self.hub = Hub()
+        self.observing = Observing(clock, platforms)
         self.instance = 0
         self.ids = ids or Ids(clock, 0)
         # Asking what a platform can do is slow enough to be done once.

@@ -106,6 +106,8 @@ class Recovery:
             now=now,
             why="the gateway ended",
         )
+        if ended == "unclean":
+            self._parts.observing.recovers()
         verdicts = await store.run(judge, life.number, self._parts.settings.stuck_after)
         recovered = await asyncio.gather(*(self._cut_off(*each, cause) for each in verdicts))
         await store.run(recover_sending, life.number, self._parts.doubts(), now)
@@ -119,6 +121,7 @@ class Recovery:
         points.reached("recovery.turn")
         if recovered is not None:
             self._parts.hub.publish(key, recovered.events)
+            self._parts.observing.recovered(recovered.verdict)
             log.debug("turn recovered", turn=turn, key=key, verdict=verdict)
         return recovered
 

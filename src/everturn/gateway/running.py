@@ -17,6 +17,7 @@ from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
 from everturn.gateway.asking import Unwound
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.journal import JournaledTurn
+from everturn.gateway.observing import outcome_of
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.model import Event, Message
@@ -45,9 +46,11 @@ class Runner:
             return await self._work(attempt, JournaledTurn(attempt, proven))
         except Unwound:
             log.info("turn waits for an approval", turn=begun.turn, key=begun.key)
+            attempt.outcome = "waiting"
             return True
         except FenceLost:
             log.info("turn lost its conversation", turn=begun.turn, key=begun.key)
+            attempt.outcome = attempt.outcome or "stopped"
             return True
         except StoreError:
             return False  # the store is closing: the next life finds the turn running
@@ -70,12 +73,12 @@ class Runner:
             raise
         except (Spent, Unanswerable) as error:
             log.info("turn not answered", turn=attempt.begun.turn, key=attempt.begun.key, why=str(error))
-            return await self.fail(attempt.begun, str(error))
+            return await self.fail(attempt, str(error))
         except Exception as error:  # noqa: BLE001  whatever an agent raises ends its turn, not the gateway
             log.warning("turn failed", turn=attempt.begun.turn, key=attempt.begun.key, error=repr(error))
-            return await self.fail(attempt.begun, f"{type(error).__name__}: {error}"[:500])
+            return await self.fail(attempt, f"{type(error).__name__}: {error}"[:500])
         if not answer.text.strip():
-            return await self.fail(attempt.begun, "the agent gave an empty answer")
+            return await self.fail(attempt, "the agent gave an empty answer")
         return await self._finish(attempt, answer)
 
     async def _finish(self, attempt: Attempt, answer: Answer) -> bool:
@@ -100,16 +103,20 @@ class Runner:
             words.cut(answer.text) if answer.cut else None,
         )
         # What follows the commit happens even if this task is cancelled meanwhile.
-        finishing.add_done_callback(partial(self._finished, begun.key, delivery))
+        finishing.add_done_callback(partial(self._finished, attempt, delivery))
+        parts.observing.heard(attempt.answered(), answer.usage)
         return (await asyncio.shield(finishing)).more
 
-    def _finished(self, key: str, delivery: Delivery, finishing: asyncio.Future[Finished]) -> None:
+    def _finished(self, attempt: Attempt, delivery: Delivery, finishing: asyncio.Future[Finished]) -> None:
         if finishing.exception() is not None:
             return  # the task that finishes is told
-        finished = finishing.result()
+        finished, key = finishing.result(), attempt.begun.key
         points.reached("turn.finished")
+        attempt.outcome = "answered"
+        self._parts.observing.answered(attempt.begun)
         if delivery.by_event:
             self._told(key, finished)
+            self._parts.observing.delivered(attempt.begun.source.platform, "sent")
         elif finished.reply is not None:
             self._outbox.send(finished.reply)
         else:
@@ -122,22 +129,23 @@ class Runner:
         else:
             self._parts.hub.resync(key)
 
-    async def fail(self, begun: Begun, why: str) -> bool:
+    async def fail(self, attempt: Attempt, why: str) -> bool:
         """End a turn without an answer; its sender is told why."""
-        parts, why = self._parts, storable(why)
+        parts, begun, why = self._parts, attempt.begun, storable(why)
         delivery = parts.delivery(begun.source.platform)
         failing = parts.store.run(fail, begun, why, words.failed(why), parts.clock.now(), delivery)
-        failing.add_done_callback(partial(self._failed, begun.key, delivery))
+        failing.add_done_callback(partial(self._failed, attempt, delivery))
         await asyncio.shield(failing)
         return True
 
-    def _failed(self, key: str, delivery: Delivery, failing: asyncio.Future[tuple[Event, ...]]) -> None:
+    def _failed(self, attempt: Attempt, delivery: Delivery, failing: asyncio.Future[tuple[Event, ...]]) -> None:
         if failing.exception() is not None:
             return
         points.reached("turn.failed")
-        self._parts.hub.publish(key, failing.result())
+        attempt.outcome = "failed"
+        self._parts.hub.publish(attempt.begun.key, failing.result())
         if not delivery.by_event:
-            self._outbox.wake(key)
+            self._outbox.wake(attempt.begun.key)
 
     async def _let_go(self, attempt: Attempt) -> bool:
         """Who is cancelled releases: unless a command or a drain ended the turn already, it is interrupted here."""
@@ -153,5 +161,6 @@ class Runner:
             )
         except StoreError:
             return False  # the store is closing: the next life finds the turn running
+        attempt.outcome = outcome_of(released.verdict) if released else attempt.outcome or "stopped"
         self._parts.hub.publish(begun.key, released.events if released else ())
         return True

@@ -15,6 +15,7 @@ from everturn.gateway.asking import Questions
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.bursts import Bursts
 from everturn.gateway.lanes import Lanes
+from everturn.gateway.observing import outcome_of
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.running import Runner
@@ -67,6 +68,7 @@ class Turns:
         attempt = Attempt(self._parts, begun, self._outbox.wake)
         task = asyncio.create_task(self._runner.run(attempt, self._proved))
         self._slots.begin(Running(attempt, task))
+        self._parts.observing.began()
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._ended, begun.key))
         if self._stopping:
@@ -132,6 +134,7 @@ class Turns:
             points.reached("drain.marked")
             running.task.cancel()
             if recovered is not None:
+                running.attempt.outcome = outcome_of(recovered.verdict)
                 marked.append(recovered)
                 self._parts.hub.publish(begun.key, recovered.events)
         return marked
@@ -177,6 +180,7 @@ class Turns:
         self.give_back(key)
 
     def _ended(self, key: str, task: asyncio.Task[bool]) -> None:
+        self._parts.observing.ended(self._slots.running[key].attempt.outcome)
         self._parts.hub.ended(key)
         self._lanes.clear(key)
         error = None if task.cancelled() else task.exception()

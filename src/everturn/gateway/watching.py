@@ -54,5 +54,5 @@ class Watching:
     async def _give_up(self, running: Running, idle_s: float) -> None:
         """The turn fails, visibly; then its task is ended, whose late writes are refused."""
         log.warning("turn given up", turn=running.begun.turn, key=running.begun.key, idle_s=idle_s)
-        await self._runner.fail(running.begun, progress_words.gave_up(idle_s))
+        await self._runner.fail(running.attempt, progress_words.gave_up(idle_s))
         running.task.cancel()

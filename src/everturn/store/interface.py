@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from everturn.meters import StoreMeters
+
 T = TypeVar("T")
 P = ParamSpec("P")
 Row = tuple[Any, ...]
@@ -52,6 +54,10 @@ class Store(Protocol):
 
     def trouble(self) -> str | None:
         """What keeps the database from committing now, in plain words; None when all is well."""
+        ...
+
+    def meters(self) -> StoreMeters:
+        """How long commits and reads took since it was opened."""
         ...
 
     async def close(self) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -16,6 +18,7 @@ import asyncpg
 import structlog
 
 from everturn.errors import StoreUnavailable
+from everturn.meters import StoreMeters
 from everturn.store.death import OnDeath, end_process
 from everturn.store.interface import Op, P, Rows, sql
 from everturn.store.migrations import SCHEMA, load
@@ -64,6 +67,7 @@ class PostgresStore:
         """Use `open`: it brings the schema up to date first."""
         self.commits = 0
         self.operations = 0
+        self._meters = StoreMeters()
         self._server = server
         self._loop = asyncio.get_running_loop()
         self._create_future = self._loop.create_future
@@ -124,6 +128,10 @@ class PostgresStore:
     def trouble(self) -> str | None:
         """What keeps us from committing or reading now."""
         return next(iter(self._faults.values()), None)
+
+    def meters(self) -> StoreMeters:
+        """How long commits and reads took: every operation is a transaction of its own."""
+        return replace(self._meters, waiting=len(self._calls))
 
     async def close(self) -> None:
         """Finish what was accepted, unless nothing moves any more; then let go of the connections."""
@@ -186,6 +194,7 @@ class PostgresStore:
         """Run the call until it has an outcome. A cancelled caller is not told, its operation stands."""
         patience = Patience()
         while True:
+            began = time.perf_counter()
             try:
                 result = await link.transact(call)
             except Fault as fault:
@@ -196,7 +205,15 @@ class PostgresStore:
                 return
             else:
                 self._committed(link, call[3], result)
+                self._count(time.perf_counter() - began, reading=call[4])
                 return
+
+    def _count(self, took: float, *, reading: bool) -> None:
+        if reading:
+            self._meters.read.add(took)
+        else:
+            self._meters.commit.add(took)
+            self._meters.group.add(1)
 
     def _committed(self, link: Link, future: asyncio.Future[Any], result: object) -> None:
         self.commits += 1

@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 import apsw
 
 from everturn.errors import StoreUnavailable
+from everturn.meters import StoreMeters, merged
 from everturn.store.death import OnDeath, end_process
 from everturn.store.interface import Op, P
 from everturn.store.migrations import SCHEMA, load
@@ -92,6 +93,11 @@ class SQLiteStore:
     def trouble(self) -> str | None:
         """What keeps us from committing or reading now."""
         return next((words for thread in (self._writer, *self._readers) if (words := thread.trouble())), None)
+
+    def meters(self) -> StoreMeters:
+        """How long commits and reads took; each thread counts for itself."""
+        read = merged(reader.took for reader in self._readers)
+        return StoreMeters(self._writer.took, self._writer.groups, read, self._writer.calls.qsize())
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of the file. The writer goes last and leaves no WAL behind."""

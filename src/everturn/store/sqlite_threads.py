@@ -18,6 +18,7 @@ import apsw
 import structlog
 
 from everturn.errors import StoreUnavailable
+from everturn.meters import GROUPS, INSTANT, Histogram
 from everturn.store.death import OnDeath
 from everturn.store.interface import Op
 from everturn.store.sqlite_file import DAMAGED, ENVIRONMENTAL, SQLiteFile
@@ -116,6 +117,7 @@ class Thread:
         self.calls = calls
         self.file = file
         self.tidy_after_s: float | None = None
+        self.took = Histogram(INSTANT)
         self.link = Link(self.connect)
         self._loop = loop
         self._on_death = on_death
@@ -289,6 +291,7 @@ class Writer(Thread):
         self._anchor = anchor
         self.commits = 0
         self.operations = 0
+        self.groups = Histogram(GROUPS)
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         super().__init__(file, queue.SimpleQueue(), loop, on_death, close_within_s)
@@ -344,9 +347,12 @@ class Writer(Thread):
     def _together(self, calls: list[Call], one: One) -> list[Outcome]:
         db = self.link.db()
         execute = db.cursor().execute
+        began = time.perf_counter()
         execute("BEGIN IMMEDIATE")
         outcomes = [one(call, db, execute) for call in calls]
         execute("COMMIT")
+        self.took.add(time.perf_counter() - began)
+        self.groups.add(len(calls))
         self.commits += 1
         self.operations += len(calls)
         return outcomes
@@ -410,9 +416,11 @@ class Reader(Thread):
     def attempt(self, call: Call) -> Outcome:
         operation, args, kwargs, future = call
         execute = self.link.db().cursor().execute
+        began = time.perf_counter()
         execute("BEGIN")
         result = drive(operation(*args, **kwargs), execute)
         execute("COMMIT")
+        self.took.add(time.perf_counter() - began)
         return future, result, None
 
 

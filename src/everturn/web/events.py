@@ -110,6 +110,10 @@ class EventStreams:
             await _ended(feeding, gone)
         await _conclude(feed, feeding, send)
 
+    def count(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
     def close(self) -> None:
         """End every stream; its client comes back with the last id it saw."""
         for feeding in list(self._open):

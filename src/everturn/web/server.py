@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from everturn.clock import Clock, SystemClock
 from everturn.decide.access import Place
 from everturn.errors import ConfigError
+from everturn.meters import Meters
 from everturn.model import SessionSource
 from everturn.store.interface import Store
 from everturn.web.access import Access
@@ -27,6 +28,7 @@ from everturn.web.files import Files
 from everturn.web.headers import headers
 from everturn.web.keys import Keys
 from everturn.web.messages import Accept, Chats, Messages
+from everturn.web.metrics import Metrics
 from everturn.web.page_files import PageFiles
 from everturn.web.room import notice_the_vanished, room_for
 from everturn.web.transcripts import Transcripts
@@ -70,6 +72,7 @@ def make_app(
     heartbeat_s: float = HEARTBEAT_S,
     page: Page | None = None,
     door: Door = Door(),  # noqa: B008  frozen
+    meters: Meters | None = None,
 ) -> WebApp:
     """The gateway's web application: the endpoints of the api platform, health and control, and the page."""
     clock = door.clock
@@ -77,7 +80,9 @@ def make_app(
     events = EventStreams(hub, store, heartbeat_s, room_for(MOST_CONNECTIONS) // 2)  # the others are for asking
     access.on_end = events.close  # whoever may still enter comes back at once; nobody else does
     visits = Visits(access, store, clock)
+    metrics = Metrics(meters or Meters(), store, events, clock)
     routes = [*control_routes(control, store, chats), *Keys(store, clock, access.on_end).routes(), *visits.routes()]
+    routes += metrics.routes()
     if page is not None:
         messages = Messages(accept, page.chats, message_chars)
         talks = Conversations(

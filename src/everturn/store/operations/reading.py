@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from everturn.model import Json, Message
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.spending import USED
@@ -122,6 +124,31 @@ def _replies(number: int) -> Op[list[Json]]:
     )
     names = ("id", "kind", "state", "attempts", "parts", "marked", "error", "created_at", "ended_at")
     return [{**dict(zip(names, row, strict=True)), "id": str(row[0]), "marked": bool(row[5])} for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is open, by state, and since when the oldest waits; None when nothing does."""
+
+    turns: dict[str, int]
+    inbox: dict[str, int]
+    inbox_since: float | None
+    outbox: dict[str, int]
+    outbox_since: float | None
+
+
+def backlog() -> Op[Backlog]:
+    """How much is open and how old it is, from the indexes of what is open."""
+    turns = yield sql("SELECT state, count(*) FROM turn WHERE ended_at IS NULL GROUP BY state")
+    inbox = yield sql("SELECT state, count(*), min(accepted_at) FROM inbox WHERE ended_at IS NULL GROUP BY state")
+    outbox = yield sql("SELECT state, count(*), min(created_at) FROM outbox WHERE ended_at IS NULL GROUP BY state")
+    return Backlog(
+        turns=dict(turns),
+        inbox={state: count for state, count, _ in inbox},
+        inbox_since=min((since for state, _, since in inbox if state == "waiting"), default=None),
+        outbox={state: count for state, count, _ in outbox},
+        outbox_since=min((since for _, _, since in outbox), default=None),
+    )
 
 
 def figures() -> Op[Json]:
