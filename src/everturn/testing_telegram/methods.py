@@ -1,0 +1,349 @@
+"""The methods of the Bot API that are understood here; each is described at https://core.telegram.org/bots/api#METHOD."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from everturn.testing_telegram.entities import parsed, units
+from everturn.testing_telegram.people import kept, topic
+from everturn.testing_telegram.state import BOT_ID, ApiError, Hook, Object, Room, bad
+from everturn.testing_telegram.telegram import Telegram
+
+TEXT_UNITS = 4096  # sendMessage: "1-4096 characters after entities parsing"
+CAPTION_UNITS = 1024  # sendPhoto: "0-1024 characters after entities parsing"
+CALLBACK_BYTES = 64  # InlineKeyboardButton.callback_data: "1-64 bytes"
+DOWNLOAD_BYTES = 20_000_000  # getFile: "bots can download files of up to 20MB in size"
+SECRET_UNITS = 256
+REACTIONS = frozenset("👍👎❤🔥🥰👏😁🤔🤯😱🤬😢🎉🤩🤮💩🙏👌🕊🤡🥱🥴😍🐳🌚🌭💯🤣⚡🍌🏆💔🤨😐🍓🍾💋🖕😈😴😭🤓👻👀🎃🙈😇😨🤝✍🤗🫡🎅🎄☃💅🤪🗿🆒💘🙉🦄😘💊🙊😎👾😡")  # fmt: skip  # ReactionTypeEmoji
+NOT_MODIFIED = (
+    "message is not modified: specified new message content and reply markup are exactly the same as a current content"
+    " and reply markup of the message"
+)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The parameters of a call: from a form everything is text, and what is not simple is JSON."""
+
+    values: dict[str, Any]
+
+    def text(self, name: str, default: str = "") -> str:
+        """A text."""
+        return str(self.values.get(name, default))
+
+    def number(self, name: str, default: int = 0) -> int:
+        """A number."""
+        try:
+            return int(self.values.get(name, default))
+        except (TypeError, ValueError):
+            raise bad(f"parameter {name} must be a number") from None
+
+    def flag(self, name: str) -> bool:
+        """A yes or no."""
+        return str(self.values.get(name, "")).lower() in {"true", "1"}
+
+    def object(self, name: str) -> Any:
+        """What is JSON; None when it is not given."""
+        value = self.values.get(name)
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise bad(f"can't parse {name} JSON object") from None
+
+
+Method = Callable[[Telegram, Given], Any]
+METHODS: dict[str, Method] = {}
+
+
+def _method(function: Method) -> Method:
+    first, *others = function.__name__.split("_")
+    METHODS[(first + "".join(each.capitalize() for each in others)).lower()] = function
+    return function
+
+
+async def answer(telegram: Telegram, method: str, given: Given) -> Any:
+    """The result of a method; its name may be written in any case. Raises ApiError."""
+    found = METHODS.get(method.lower())
+    if found is None:
+        raise ApiError(404, "Not Found")
+    result = found(telegram, given)
+    return await result if isinstance(result, Awaitable) else result
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------------
+
+
+@_method
+def get_me(telegram: Telegram, _: Given) -> Object:
+    """getMe."""
+    return telegram.bot
+
+
+@_method
+async def get_updates(telegram: Telegram, given: Given) -> list[Object]:
+    """getUpdates."""
+    wanted = given.object("allowed_updates")
+    return await telegram.queue.poll(
+        given.number("offset"), given.number("limit", 100), float(given.text("timeout", "0")), wanted
+    )
+
+
+@_method
+def set_webhook(telegram: Telegram, given: Given) -> bool:
+    """setWebhook: the secret comes back in X-Telegram-Bot-Api-Secret-Token."""
+    secret = given.text("secret_token")
+    if not all(each.isascii() and (each.isalnum() or each in "_-") for each in secret) or len(secret) > SECRET_UNITS:
+        raise bad("secret token contains unallowed characters")
+    wanted = given.object("allowed_updates")
+    if wanted is not None:
+        telegram.state.allowed = list(wanted)
+    if given.flag("drop_pending_updates"):
+        telegram.state.waiting.clear()
+    telegram.state.hook = Hook(given.text("url"), secret) if given.text("url") else None
+    telegram.changed()
+    return True
+
+
+@_method
+def delete_webhook(telegram: Telegram, given: Given) -> bool:
+    """deleteWebhook."""
+    if given.flag("drop_pending_updates"):
+        telegram.state.waiting.clear()
+    telegram.state.hook = None
+    telegram.changed()
+    return True
+
+
+@_method
+def get_webhook_info(telegram: Telegram, _: Given) -> Object:
+    """getWebhookInfo."""
+    hook = telegram.state.hook
+    about: Object = {"url": hook.url if hook else "", "has_custom_certificate": False}
+    about["pending_update_count"] = len(telegram.state.waiting)
+    if hook is not None and hook.last_error:
+        about |= {"last_error_date": hook.last_error_at, "last_error_message": hook.last_error}
+    return about
+
+
+@_method
+def get_chat(telegram: Telegram, given: Given) -> Object:
+    """getChat."""
+    room = telegram.state.room(given.values.get("chat_id"))
+    return {**room.chat, "accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": _GIFTS}
+
+
+_GIFTS = {
+    "unlimited_gifts": False, "limited_gifts": False, "unique_gifts": False, "premium_subscription": False,
+    "gifts_from_channels": False,
+}  # fmt: skip
+
+
+@_method
+def get_file(telegram: Telegram, given: Given) -> Object:
+    """getFile."""
+    number = given.text("file_id")
+    content = telegram.state.files.get(number)
+    if content is None:
+        raise bad("invalid file_id")
+    if len(content) > DOWNLOAD_BYTES:
+        raise bad("file is too big")
+    return {"file_id": number, "file_unique_id": f"u-{number}", "file_size": len(content), "file_path": f"f/{number}"}
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------------
+
+
+@_method
+def send_message(telegram: Telegram, given: Given) -> Object:
+    """sendMessage."""
+    text, entities = _words(given, "text", TEXT_UNITS, "message is too long")
+    if not text.strip():
+        raise bad("message text is empty")
+    return _post(telegram, given, {"text": text, "entities": entities})
+
+
+@_method
+def edit_message_text(telegram: Telegram, given: Given) -> Object:
+    """editMessageText."""
+    room = telegram.state.room(given.values.get("chat_id"))
+    message = room.messages.get(given.number("message_id"))
+    if message is None:
+        raise bad("message to edit not found")
+    if message["from"]["id"] != BOT_ID:
+        raise bad("message can't be edited")
+    text, entities = _words(given, "text", TEXT_UNITS, "MESSAGE_TOO_LONG")
+    markup = _markup(given)
+    if (text, entities, markup) == (message["text"], message["entities"], message.get("reply_markup")):
+        raise bad(NOT_MODIFIED)
+    message |= {"text": text, "entities": entities, "edit_date": int(telegram.now())}
+    message.pop("reply_markup", None)
+    message |= {"reply_markup": markup} if markup else {}
+    telegram.changed()
+    return message
+
+
+@_method
+def delete_message(telegram: Telegram, given: Given) -> bool:
+    """deleteMessage."""
+    room = telegram.state.room(given.values.get("chat_id"))
+    if room.messages.pop(given.number("message_id"), None) is None:
+        raise bad("message to delete not found")
+    telegram.changed()
+    return True
+
+
+@_method
+def send_document(telegram: Telegram, given: Given) -> Object:
+    """sendDocument."""
+    return _send_file(telegram, given, "document")
+
+
+@_method
+def send_photo(telegram: Telegram, given: Given) -> Object:
+    """sendPhoto."""
+    return _send_file(telegram, given, "photo")
+
+
+@_method
+def send_voice(telegram: Telegram, given: Given) -> Object:
+    """sendVoice."""
+    return _send_file(telegram, given, "voice")
+
+
+def _send_file(telegram: Telegram, given: Given, kind: str) -> Object:
+    upload = given.values.get(kind)
+    if isinstance(upload, str) and upload.startswith("attach://"):
+        upload = given.values.get(upload.removeprefix("attach://"))
+    if not isinstance(upload, Upload):
+        raise bad("wrong remote file identifier specified: Wrong character in the string")
+    caption, entities = _words(given, "caption", CAPTION_UNITS, "message caption is too long")
+    about: dict[str, Object] = {
+        "document": {"file_name": upload.name}, "voice": {"duration": 1}, "photo": {"width": 1, "height": 1}
+    }  # fmt: skip
+    file = kept(telegram, upload.content, **about[kind])
+    return _post(
+        telegram, given, {kind: [file] if kind == "photo" else file, "caption": caption, "caption_entities": entities}
+    )
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file in a request."""
+
+    name: str
+    content: bytes
+
+
+@_method
+def send_chat_action(telegram: Telegram, given: Given) -> bool:
+    """sendChatAction."""
+    room = _open_room(telegram, given)
+    room.typing += 1
+    telegram.changed()
+    return True
+
+
+@_method
+def set_message_reaction(telegram: Telegram, given: Given) -> bool:
+    """setMessageReaction: a bot may use the emoji of ReactionTypeEmoji, one for each message."""
+    room = telegram.state.room(given.values.get("chat_id"))
+    message = room.messages.get(given.number("message_id"))
+    if message is None:
+        raise bad("message to react not found")
+    marks = [each["emoji"] for each in given.object("reaction") or []]
+    if not set(marks) <= REACTIONS:
+        raise bad("REACTION_INVALID")
+    message["reactions"] = marks  # ours: not a field of the API, but what is on the screen
+    telegram.changed()
+    return True
+
+
+@_method
+def answer_callback_query(telegram: Telegram, given: Given) -> bool:
+    """answerCallbackQuery."""
+    number = given.text("callback_query_id")
+    if telegram.state.presses.get(number) is not False:
+        raise bad("query is too old and response timeout expired or query ID is invalid")
+    telegram.state.presses[number] = True
+    telegram.changed()
+    return True
+
+
+@_method
+def set_my_commands(telegram: Telegram, given: Given) -> bool:
+    """setMyCommands: at most 100, names of 1-32 lowercase letters, digits and underscores."""
+    commands = given.object("commands")
+    for each in commands:
+        name = each["command"]
+        if not (name.islower() and name.replace("_", "").isalnum() and len(name) <= 32):
+            raise bad("BOT_COMMAND_INVALID")
+        if not 1 <= len(each["description"]) <= 256:
+            raise bad("BOT_COMMAND_DESCRIPTION_INVALID")
+    telegram.state.commands = commands
+    telegram.changed()
+    return True
+
+
+@_method
+def get_my_commands(telegram: Telegram, _: Given) -> list[Object]:
+    """getMyCommands."""
+    return telegram.state.commands
+
+
+@_method
+def create_forum_topic(telegram: Telegram, given: Given) -> Object:
+    """createForumTopic."""
+    room = _open_room(telegram, given)
+    if not room.chat.get("is_forum"):
+        raise bad("the chat is not a forum")
+    number = topic(telegram, room.chat["id"], given.text("name"))
+    return {"message_thread_id": number, "name": given.text("name"), "icon_color": 7322096}
+
+
+# -- what they share -------------------------------------------------------------------------------------------------------
+
+
+def _open_room(telegram: Telegram, given: Given) -> Room:
+    room = telegram.state.room(given.values.get("chat_id"))
+    if room.closed:
+        raise ApiError(403, f"Forbidden: {room.closed}")
+    return room
+
+
+def _post(telegram: Telegram, given: Given, message: Object) -> Object:
+    room = _open_room(telegram, given)
+    thread = given.number("message_thread_id")
+    if thread and thread not in room.topics:
+        raise bad("message thread not found")
+    if thread:
+        message |= {"message_thread_id": thread, "is_topic_message": True}
+    reply = given.object("reply_parameters")
+    if reply and reply["message_id"] in room.messages:
+        message["reply_to_message"] = room.messages[reply["message_id"]]
+    elif reply and not reply.get("allow_sending_without_reply"):
+        raise bad("message to be replied not found")
+    if markup := _markup(given):
+        message["reply_markup"] = markup
+    return telegram.put(room, {"from": telegram.bot, **message})
+
+
+def _words(given: Given, name: str, longest: int, too_long: str) -> tuple[str, list[Object]]:
+    text, entities = parsed(given.text(name), given.values.get("parse_mode"))
+    text = text.strip()
+    if units(text) > longest:
+        raise bad(too_long)
+    return text, given.object("entities") or entities
+
+
+def _markup(given: Given) -> Object | None:
+    markup: Object | None = given.object("reply_markup")
+    for row in (markup or {}).get("inline_keyboard", []):
+        for button in row:
+            if not 1 <= len(button.get("callback_data", "x").encode()) <= CALLBACK_BYTES:
+                raise bad("BUTTON_DATA_INVALID")
+    return markup

@@ -1,0 +1,166 @@
+"""People who can be scripted: they write, edit, delete, press buttons, send files, and join groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from everturn.testing_telegram.entities import found_in
+from everturn.testing_telegram.state import Object, Room
+from everturn.testing_telegram.telegram import Telegram
+
+FIRST_PERSON = 1001
+FIRST_GROUP = -100_200_000
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody on Telegram. What they do happens in their chat with the bot, unless another one is named."""
+
+    telegram: Telegram
+    about: Object
+
+    @property
+    def id(self) -> int:
+        """Their number, which is also that of their chat with the bot."""
+        number: int = self.about["id"]
+        return number
+
+    def says(self, text: str, chat: int | None = None, thread: int | None = None, reply_to: int | None = None) -> int:
+        """Write; the message's id."""
+        return self._send({"text": text, "entities": found_in(text)}, chat, thread, reply_to)
+
+    def edits(self, message_id: int, text: str, chat: int | None = None) -> None:
+        """Give a message other words."""
+        room = self._room(chat)
+        message = room.messages[message_id]
+        message |= {"text": text, "entities": found_in(text), "edit_date": int(self.telegram.now())}
+        self.telegram.tell(room, "edited_message", message)
+
+    def deletes(self, message_id: int, chat: int | None = None) -> None:
+        """Take a message away. A bot is not told: https://core.telegram.org/bots/api#update knows no such update."""
+        del self._room(chat).messages[message_id]
+        self.telegram.changed()
+
+    def presses(self, message_id: int, label: str, chat: int | None = None) -> str:
+        """Press a button under a message; the id of the query. https://core.telegram.org/bots/api#callbackquery"""
+        message = self._room(chat).messages[message_id]
+        buttons = [button for row in message["reply_markup"]["inline_keyboard"] for button in row]
+        data = next(button["callback_data"] for button in buttons if button["text"] == label)
+        number = str(self.telegram.state.number())
+        self.telegram.state.presses[number] = False
+        query = {"id": number, "from": self.about, "message": message, "chat_instance": "1", "data": data}
+        self.telegram.queue.add("callback_query", query)
+        return number
+
+    def sends_photo(self, content: bytes, caption: str = "", chat: int | None = None, **more: Any) -> int:
+        """Send a photo, which comes in several sizes."""
+        sizes = [self._file(content[:10], width=90, height=90), self._file(content, width=800, height=800)]
+        return self._send({"photo": sizes, **_caption(caption), **more}, chat)
+
+    def sends_album(self, photos: Sequence[bytes], caption: str = "") -> list[int]:
+        """Send several photos as one: a message each, with one media_group_id; the words stand under the first."""
+        group = str(self.telegram.state.number())
+        words = [caption, *[""] * (len(photos) - 1)]
+        return [self.sends_photo(photo, each, media_group_id=group) for photo, each in zip(photos, words, strict=True)]
+
+    def sends_document(self, content: bytes, name: str, mime: str, caption: str = "") -> int:
+        """Send any file."""
+        return self._send({"document": self._file(content, file_name=name, mime_type=mime), **_caption(caption)})
+
+    def sends_voice(self, content: bytes, duration: int = 1) -> int:
+        """Say something."""
+        return self._send({"voice": self._file(content, duration=duration, mime_type="audio/ogg")})
+
+    def sends_sticker(self, emoji: str) -> int:
+        """Send a sticker."""
+        about = {"type": "regular", "width": 512, "height": 512, "is_animated": False, "is_video": False}
+        return self._send({"sticker": self._file(b"webp", **about, emoji=emoji, set_name="things")})
+
+    def joins(self, chat: int) -> None:
+        """Enter a group."""
+        room = self.telegram.state.rooms[chat]
+        room.members.append(self.id)
+        self.telegram.said(room, self.about, {"new_chat_members": [self.about]})
+
+    def blocks(self) -> None:
+        """Want to hear no more of the bot."""
+        self._room(None).closed = "bot was blocked by the user"
+
+    def _send(
+        self, message: Object, chat: int | None = None, thread: int | None = None, reply_to: int | None = None
+    ) -> int:
+        room = self._room(chat)
+        if thread is not None:
+            message |= {"message_thread_id": thread, "is_topic_message": True}
+        if reply_to is not None:
+            message["reply_to_message"] = room.messages[reply_to]
+        if room.chat["type"] == "channel":
+            message["sender_chat"] = room.chat
+        number: int = self.telegram.said(room, self.about, message)["message_id"]
+        return number
+
+    def _room(self, chat: int | None) -> Room:
+        return self.telegram.state.rooms[self.id if chat is None else chat]
+
+    def _file(self, content: bytes, **about: Any) -> Object:
+        return kept(self.telegram, content, **about)
+
+
+def kept(telegram: Telegram, content: bytes, **about: Any) -> Object:
+    """A file that Telegram has now. https://core.telegram.org/bots/api#file"""
+    number = f"file-{telegram.state.number()}"
+    telegram.state.files[number] = content
+    return {"file_id": number, "file_unique_id": f"u-{number}", "file_size": len(content), **about}
+
+
+def _caption(text: str) -> Object:
+    return {"caption": text, "caption_entities": found_in(text)} if text else {}
+
+
+def person(telegram: Telegram, name: str) -> Person:
+    """Somebody of this name, with a chat of their own with the bot; always the same."""
+    state = telegram.state
+    about = next((each for each in state.people.values() if each["first_name"] == name), None)
+    if about is None:
+        number = FIRST_PERSON + len(state.people)
+        about = {
+            "id": number,
+            "is_bot": False,
+            "first_name": name,
+            "username": f"{name.lower()}_u",
+            "language_code": "en",
+        }
+        state.people[number] = about
+        chat = {"id": number, "type": "private", "first_name": name, "username": about["username"]}
+        state.rooms[number] = Room(chat)
+    return Person(telegram, about)
+
+
+def group(telegram: Telegram, title: str, kind: str = "supergroup", *, forum: bool = False) -> int:
+    """A group, supergroup or channel with the bot in it; its number."""
+    state = telegram.state
+    number = FIRST_GROUP - len(state.rooms)
+    chat: Object = {"id": number, "type": kind, "title": title} | ({"is_forum": True} if forum else {})
+    state.rooms[number] = Room(chat)
+    return number
+
+
+def topic(telegram: Telegram, chat: int, name: str) -> int:
+    """A topic of a forum; its number is that of the message that made it."""
+    room = telegram.state.rooms[chat]
+    made = telegram.put(room, {"from": telegram.bot, "forum_topic_created": {"name": name, "icon_color": 7322096}})
+    number: int = made["message_id"]
+    room.topics[number] = name
+    made |= {"message_thread_id": number, "is_topic_message": True}
+    return number
+
+
+def upgrade(telegram: Telegram, chat: int) -> int:
+    """A group becomes a supergroup, with another number. https://core.telegram.org/bots/api#responseparameters"""
+    old = telegram.state.rooms[chat]
+    new = group(telegram, old.chat["title"])
+    telegram.said(old, telegram.bot, {"migrate_to_chat_id": new})
+    old.moved_to = new
+    return new

@@ -1,0 +1,246 @@
+"""The local Telegram on a port of this machine: what is on the wire, what breaks on it, and orders from other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import email.parser
+import email.policy
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from email.message import EmailMessage
+from typing import Any, Self
+from urllib.parse import parse_qsl
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from everturn.testing_telegram import people
+from everturn.testing_telegram.hooks import deliver
+from everturn.testing_telegram.methods import Given, Upload, answer
+from everturn.testing_telegram.state import TOKEN, ApiError
+from everturn.testing_telegram.telegram import Fault, Telegram
+
+UNAUTHORIZED = ApiError(401, "Unauthorized")
+NOT_FOUND = ApiError(404, "Not Found")
+
+
+class Reset(Exception):
+    """The connection is dropped in the middle."""
+
+
+class Api:
+    """The Bot API of one Telegram. https://core.telegram.org/bots/api#making-requests"""
+
+    def __init__(self, telegram: Telegram) -> None:
+        self._telegram = telegram
+
+    async def call(self, request: Request) -> Response:
+        """GET or POST /bot<token>/METHOD."""
+        method = request.path_params["method"]
+        if problem := self._denied(request.path_params["token"]):
+            return refusal(problem)
+        given = await parameters(request)
+        fault = self._telegram.called(method, {name: _told(value) for name, value in given.values.items()})
+        if fault is None:
+            return await self._answered(method, given)
+        done = await self._answered(method, given) if fault.accepted else None
+        return await self._misbehave(fault, done, method, given)
+
+    async def file(self, request: Request) -> Response:
+        """GET /file/bot<token>/<file_path>."""
+        content = self._telegram.state.files.get(request.path_params["name"])
+        problem = self._denied(request.path_params["token"])
+        fault = self._telegram.called("file", {"name": request.path_params["name"]})
+        if problem or content is None:
+            return refusal(problem or NOT_FOUND)
+        if fault is not None:
+            return await self._misbehave(fault, Response(content), "file", Given({}))
+        return Response(content, media_type="application/octet-stream")
+
+    def _denied(self, token: str) -> ApiError | None:
+        """A token that is revoked or unknown is not authorized; one that is no token is not found."""
+        if token == TOKEN and not self._telegram.state.revoked:
+            return None
+        return UNAUTHORIZED if ":" in token else NOT_FOUND
+
+    async def _answered(self, method: str, given: Given) -> Response:
+        try:
+            result = await answer(self._telegram, method, given)
+        except ApiError as error:
+            return refusal(error)
+        return JSONResponse({"ok": True, "result": result})
+
+    async def _misbehave(self, fault: Fault, done: Response | None, method: str, given: Given) -> Response:
+        match fault.kind:
+            case "flood":
+                words = f"Too Many Requests: retry after {fault.retry_after}"
+                return refusal(ApiError(429, words, retry_after=fault.retry_after))
+            case "server":
+                return refusal(ApiError(502, "Bad Gateway"))
+            case "error":
+                return refusal(ApiError(fault.code, fault.description))
+            case "slow":
+                await asyncio.sleep(fault.seconds)
+                return done or await self._answered(method, given)
+        return StreamingResponse(_cut(), headers={"content-length": "1000"}, media_type="application/json")
+
+
+async def _cut() -> AsyncIterator[bytes]:
+    yield b'{"ok":tr'
+    raise Reset
+
+
+def refusal(error: ApiError) -> Response:
+    """An error on the wire: https://core.telegram.org/bots/api#responseparameters tells more of some."""
+    body: dict[str, Any] = {"ok": False, "error_code": error.code, "description": error.description}
+    if error.parameters:
+        body["parameters"] = error.parameters
+    return JSONResponse(body, error.code)
+
+
+async def parameters(request: Request) -> Given:
+    """From the query, a form with or without files, or JSON: all four are allowed, together with GET and POST."""
+    given: dict[str, Any] = dict(request.query_params)
+    kind = request.headers.get("content-type", "")
+    body = await request.body()
+    if kind.startswith("application/json") and body:
+        given |= msgspec.json.decode(body)
+    elif kind.startswith("application/x-www-form-urlencoded"):
+        given |= dict(parse_qsl(body.decode(), keep_blank_values=True))
+    elif kind.startswith("multipart/form-data"):
+        given |= _parts(kind, body)
+    return Given(given)
+
+
+def _parts(kind: str, body: bytes) -> dict[str, Any]:
+    whole = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(
+        f"Content-Type: {kind}\r\n\r\n".encode() + body
+    )
+    found: dict[str, Any] = {}
+    for part in whole.iter_parts():
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True) if isinstance(part, EmailMessage) else b""
+        raw = content if isinstance(content, bytes) else b""
+        file = part.get_filename()
+        found[str(name)] = raw.decode() if file is None else Upload(file, raw)
+    return found
+
+
+def _told(value: object) -> object:
+    return f"{len(value.content)} bytes" if isinstance(value, Upload) else value
+
+
+class Orders:
+    """What another process lets happen here: people act, faults are ordered, screens are looked at."""
+
+    def __init__(self, telegram: Telegram) -> None:
+        self._telegram = telegram
+
+    async def act(self, request: Request) -> Response:
+        """POST /control/people: {"who": "Ann", "does": "says", "with": {...}}."""
+        order = await request.json()
+        somebody = people.person(self._telegram, order["who"])
+        result = getattr(somebody, order["does"])(**order.get("with", {})) if "does" in order else None
+        return JSONResponse({"id": somebody.id, "result": result})
+
+    async def fail(self, request: Request) -> Response:
+        """POST /control/faults: a list of faults."""
+        self._telegram.faults += [Fault(**each) for each in await request.json()]
+        return JSONResponse({"faults": len(self._telegram.faults)})
+
+    async def screen(self, request: Request) -> Response:
+        """GET /control/screens/<chat>: what the bot wrote there."""
+        return JSONResponse(self._telegram.texts(request.path_params["chat"]))
+
+    async def calls(self, _: Request) -> Response:
+        """GET /control/calls: every request of the bot."""
+        return JSONResponse([asdict(each) for each in self._telegram.calls])
+
+    def routes(self) -> list[Route]:
+        """Where they are given."""
+        return [
+            Route("/control/people", self.act, methods=["POST"]),
+            Route("/control/faults", self.fail, methods=["POST"]),
+            Route("/control/screens/{chat:int}", self.screen),
+            Route("/control/calls", self.calls),
+        ]
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class TelegramServer:
+    """The local Telegram, listening: `async with TelegramServer() as server`. It may be closed and opened again."""
+
+    def __init__(self, telegram: Telegram | None = None, port: int = 0) -> None:
+        self.telegram = telegram or Telegram()
+        self.port = port
+        self._server: _Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        """What a client takes for https://api.telegram.org."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Listen, on the same port as before."""
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        api, orders = Api(self.telegram), Orders(self.telegram)
+        routes = [
+            *orders.routes(),
+            Route("/bot{token}/{method}", api.call, methods=["GET", "POST"]),
+            Route("/file/bot{token}/f/{name}", api.file),
+        ]
+        config = uvicorn.Config(
+            _quiet(Starlette(routes=routes)), loop="none", lifespan="off", log_config=None, access_log=False,
+            timeout_graceful_shutdown=1, timeout_keep_alive=600,
+        )  # fmt: skip
+        self._closing = asyncio.Event()
+        self._server = _Server(config)
+        self._tasks = [
+            asyncio.create_task(self._server.serve(sockets=[listener])),
+            asyncio.create_task(deliver(self.telegram, self._closing)),
+        ]
+
+    async def close(self) -> None:
+        """Nobody answers any more, as when a network is gone."""
+        self._closing.set()
+        if self._server is not None:
+            self._server.should_exit = self._server.force_exit = True
+        await asyncio.gather(*self._tasks)
+        self._tasks = []
+
+    async def ended(self) -> None:
+        """Wait until it is closed."""
+        await asyncio.gather(*self._tasks)
+
+
+def _quiet(app: Starlette) -> Any:
+    """A dropped connection is what was ordered: the server closes it, and need not tell."""
+
+    async def run(scope: Any, receive: Any, send: Any) -> None:
+        with suppress(Reset):
+            await app(scope, receive, send)
+
+    return run

@@ -1,0 +1,123 @@
+"""What the local Telegram remembers: people, chats with their messages, and updates that wait for the bot.
+
+It is plain data, so that it can be kept in a file and outlive the process that serves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+Object: TypeAlias = dict[str, Any]  # an object of the Bot API, as it is on the wire
+
+BOT_ID = 4_200_000
+TOKEN = f"{BOT_ID}:local-token-for-tests-0123456789abc"
+DAY_S = 86_400.0
+
+
+class ApiError(Exception):
+    """An answer that says no. https://core.telegram.org/bots/api#making-requests"""
+
+    def __init__(self, code: int, description: str, **parameters: int) -> None:
+        super().__init__(description)
+        self.code = code
+        self.description = description
+        self.parameters = parameters
+
+
+def bad(description: str) -> ApiError:
+    """The request is wrong."""
+    return ApiError(400, f"Bad Request: {description}")
+
+
+@dataclass
+class Room:
+    """A chat: who is in it, what stands in it, which topics it has."""
+
+    chat: Object
+    messages: dict[int, Object] = field(default_factory=dict)
+    topics: dict[int, str] = field(default_factory=dict)
+    members: list[int] = field(default_factory=list)
+    moved_to: int | None = None  # the supergroup that it became
+    closed: str = ""  # why the bot may not write here: blocked, kicked
+    typing: int = 0  # how often the bot showed that it is at work
+
+
+@dataclass
+class Waiting:
+    """An update that the bot has not confirmed."""
+
+    update: Object
+    at: float
+
+
+@dataclass
+class Hook:
+    """A webhook. https://core.telegram.org/bots/api#setwebhook"""
+
+    url: str
+    secret: str = ""
+    last_error: str = ""
+    last_error_at: int = 0
+
+
+@dataclass
+class State:
+    """Everything."""
+
+    rooms: dict[int, Room] = field(default_factory=dict)
+    people: dict[int, Object] = field(default_factory=dict)
+    waiting: list[Waiting] = field(default_factory=list)
+    again: list[Waiting] = field(default_factory=list)  # confirmed, and delivered once more all the same
+    confirmed: list[Waiting] = field(default_factory=list)  # the latest of those that were
+    allowed: list[str] | None = None
+    next_update: int = 700_000_001
+    next_message: int = 1
+    next_number: int = 1
+    files: dict[str, bytes] = field(default_factory=dict)
+    presses: dict[str, bool] = field(default_factory=dict)  # by the id of the query: whether it was answered
+    commands: list[Object] = field(default_factory=list)
+    hook: Hook | None = None
+    revoked: bool = False
+    reads_groups: bool = False  # whether the bot's privacy mode is off
+
+    def number(self) -> int:
+        """A number that was not used before."""
+        self.next_number += 1
+        return self.next_number
+
+    def room(self, chat_id: object) -> Room:
+        """The chat that a request names, by its number or its @name."""
+        text = str(chat_id)
+        found = self.rooms.get(int(text)) if text.lstrip("-").isdigit() else self._by_name(text)
+        if found is None:
+            raise bad("chat not found")
+        if found.moved_to is not None:
+            raise ApiError(
+                400,
+                "Bad Request: group chat was upgraded to a supergroup chat",
+                migrate_to_chat_id=found.moved_to,
+            )
+        return found
+
+    def _by_name(self, name: str) -> Room | None:
+        return next((room for room in self.rooms.values() if f"@{room.chat.get('username')}" == name), None)
+
+
+def load(file: Path | None) -> State:
+    """What an earlier process kept; a fresh world without one."""
+    if file is None or not file.exists():
+        return State()
+    return msgspec.json.decode(file.read_bytes(), type=State)
+
+
+def keep(state: State, file: Path | None) -> None:
+    """Keep it, whole or not at all."""
+    if file is None:
+        return
+    draft = file.with_suffix(".new")
+    draft.write_bytes(msgspec.json.encode(state))
+    draft.replace(file)

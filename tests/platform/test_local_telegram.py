@@ -1,0 +1,233 @@
+"""The local Telegram is one: two client libraries that know nothing of it agree, and it fails only on order."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup
+from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, NetworkError, RetryAfter
+
+from everturn.testing_telegram import TOKEN, Telegram, TelegramServer, group, person, topic, upgrade
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[TelegramServer]:
+    async with TelegramServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def bot(server: TelegramServer) -> AsyncIterator[Bot]:
+    async with Bot(TOKEN, base_url=f"{server.url}/bot", base_file_url=f"{server.url}/file/bot") as bot:
+        yield bot
+
+
+async def test_an_update_stays_until_a_later_poll_confirms_it(server: TelegramServer, bot: Bot) -> None:
+    ann = person(server.telegram, "Ann")
+    ann.says("one 😀")
+    ann.says("/new@everturn_bot two")
+    first = await bot.get_updates()
+    again = await bot.get_updates(limit=1)
+    rest = await bot.get_updates(offset=first[0].update_id + 1)
+    assert [each.message.text for each in first if each.message] == ["one 😀", "/new@everturn_bot two"]
+    assert [len(first), len(again), len(rest)] == [2, 1, 1]
+    assert rest[0].message is not None
+    assert rest[0].message.parse_entities() == {rest[0].message.entities[0]: "/new@everturn_bot"}
+
+
+async def test_of_two_pollers_the_earlier_is_sent_away_and_nothing_is_kept_for_more_than_a_day() -> None:
+    at = [1_000_000.0]
+    async with TelegramServer(Telegram(now=lambda: at[0])) as server:
+        base = f"{server.url}/bot"
+        async with Bot(TOKEN, base_url=base) as bot, Bot(TOKEN, base_url=base) as other:
+            first = asyncio.ensure_future(bot.get_updates(timeout=20))
+            await server.telegram.until(lambda: server.telegram.queue.polls == 1)
+            assert await other.get_updates() == ()
+            with pytest.raises(Conflict, match="other getUpdates"):
+                await first
+            person(server.telegram, "Ann").says("old")
+            at[0] += 86_400
+            assert await bot.get_updates() == ()
+
+
+async def test_what_is_sent_is_on_the_screen_and_can_be_replaced(server: TelegramServer, bot: Bot) -> None:
+    ann, telegram = person(server.telegram, "Ann"), server.telegram
+    keyboard = InlineKeyboardMarkup([[InlineKeyboardButton("Yes", callback_data="/approve 1")]])
+    text = 'a <b>b</b> <a href="https://x.example">c</a>'
+    sent = await bot.send_message(ann.id, text, parse_mode="HTML", reply_markup=keyboard)
+    assert telegram.texts(ann.id) == ["a b c"]
+    assert [each.type for each in sent.entities] == ["bold", "text_link"]
+    query = ann.presses(sent.message_id, "Yes")
+    press = (await bot.get_updates())[-1].callback_query
+    assert press is not None
+    assert (press.id, press.data) == (query, "/approve 1")
+    assert await bot.answer_callback_query(query)
+    await bot.edit_message_text("other", ann.id, sent.message_id)
+    with pytest.raises(BadRequest, match=r"(?i)message is not modified"):
+        await bot.edit_message_text("other", ann.id, sent.message_id)
+    assert telegram.texts(ann.id) == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "error"),
+    [
+        ("x" * 4097, None, "too long"),
+        ("😀" * 2049, None, "too long"),
+        ("<b>open", "HTML", "can't parse entities"),
+        ("a < b", "HTML", "can't parse entities"),
+        ("<b><i>x</b></i>", "HTML", "can't parse entities"),
+        ("<h1>x</h1>", "HTML", 'Unsupported start tag "h1"'),
+        (" \n ", None, "text is empty"),
+    ],
+)
+async def test_a_text_that_telegram_refuses(server: TelegramServer, bot: Bot, text: str, mode: str, error: str) -> None:
+    ann = person(server.telegram, "Ann")
+    with pytest.raises(BadRequest, match=f"(?i){error}"):
+        await bot.send_message(ann.id, text, parse_mode=mode)
+    await bot.send_message(ann.id, "😀" * 2048)
+    assert server.telegram.texts(ann.id) == ["😀" * 2048]
+
+
+@pytest.mark.filterwarnings("ignore:Deprecated since version v22.2")  # the library warns of its own error
+async def test_it_fails_on_order_and_may_have_done_it(server: TelegramServer, bot: Bot) -> None:
+    ann, telegram = person(server.telegram, "Ann"), server.telegram
+    telegram.fail("flood", "sendMessage", retry_after=7)
+    telegram.fail("server", "sendMessage", accepted=True)
+    telegram.fail("reset", "sendMessage", accepted=True)
+    telegram.fail("reset", "sendMessage")
+    with pytest.raises(RetryAfter) as flood:
+        await bot.send_message(ann.id, "1")
+    for text in ("2", "3", "4"):
+        with pytest.raises(NetworkError):
+            await bot.send_message(ann.id, text)
+    assert "7 seconds" in flood.value.message
+    assert telegram.texts(ann.id) == ["2", "3"]
+    telegram.state.revoked = True
+    with pytest.raises(InvalidToken):
+        await bot.send_message(ann.id, "5")
+
+
+async def test_chats_that_moved_closed_or_never_were(server: TelegramServer, bot: Bot) -> None:
+    telegram = server.telegram
+    team, forum = group(telegram, "Team", "group"), group(telegram, "Forum", forum=True)
+    plans = topic(telegram, forum, "Plans")
+    await bot.send_message(forum, "in the topic", message_thread_id=plans)
+    assert telegram.texts(forum, plans) == ["in the topic"]
+    new = upgrade(telegram, team)
+    with pytest.raises(ChatMigrated) as moved:
+        await bot.send_message(team, "x")
+    assert moved.value.new_chat_id == new
+    person(telegram, "Bob").blocks()
+    with pytest.raises(Forbidden):
+        await bot.send_message(person(telegram, "Bob").id, "x")
+    for chat, thread in ((12345, None), (forum, 999)):
+        with pytest.raises(BadRequest, match="not found"):
+            await bot.send_message(chat, "x", message_thread_id=thread)
+
+
+async def test_a_group_keeps_from_a_private_bot_what_is_not_for_it(server: TelegramServer, bot: Bot) -> None:
+    ann, telegram = person(server.telegram, "Ann"), server.telegram
+    team = group(telegram, "Team")
+    ours = (await bot.send_message(team, "hello")).message_id
+    for text in ("nothing", "/other@another_bot", "@everturn_bot hi", "/new", "/new@everturn_bot"):
+        ann.says(text, chat=team)
+    ann.says("a reply", chat=team, reply_to=ours)
+    heard = [each.message.text for each in await bot.get_updates() if each.message]
+    assert heard == ["@everturn_bot hi", "/new", "/new@everturn_bot", "a reply"]
+
+
+async def test_files_go_both_ways(server: TelegramServer, bot: Bot) -> None:
+    ann = person(server.telegram, "Ann")
+    ann.sends_album([b"first photo here", b"second photo here"], "look")
+    ann.sends_document(b"a,b", "t.csv", "text/csv")
+    ann.sends_voice(b"ogg")
+    ann.sends_sticker("😀")
+    messages = [each.message for each in await bot.get_updates() if each.message]
+    assert [each.caption for each in messages] == ["look", None, None, None, None]
+    assert messages[0].media_group_id == messages[1].media_group_id is not None
+    assert messages[2].document is not None
+    file = await bot.get_file(messages[2].document.file_id)
+    assert bytes(await file.download_as_bytearray()) == b"a,b"
+    await bot.send_photo(ann.id, b"jpeg", caption="a photo")
+    await bot.send_voice(ann.id, b"ogg")
+    assert server.telegram.texts(ann.id) == ["a photo", ""]
+
+
+async def test_a_webhook_gets_each_update_with_the_secret_until_it_takes_it(server: TelegramServer, bot: Bot) -> None:
+    ann, seen = person(server.telegram, "Ann"), []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        seen.append((b"my-secret" in head, json.loads(await reader.readexactly(size))["update_id"]))
+        status = b"500 Oh" if len(seen) == 1 else b"200 OK"
+        writer.write(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        await bot.set_webhook(f"http://127.0.0.1:{port}/hook", secret_token="my-secret")
+        ann.says("one")
+        ann.says("two")
+        await server.telegram.until(lambda: len(seen) == 3 and not server.telegram.state.waiting)
+        with pytest.raises(Conflict):
+            await bot.get_updates()
+        assert "500" in ((await bot.get_webhook_info()).last_error_message or "")
+    assert all(secret for secret, _ in seen)
+    assert [number - seen[0][1] for _, number in seen] == [0, 0, 1]
+
+
+async def test_it_outlives_its_process_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "telegram.json"
+    person(Telegram(file), "Ann").says("hello")
+    later = Telegram(file)
+    assert [each.update["message"]["text"] for each in later.state.waiting] == ["hello"]
+    assert [each["text"] for each in later.screen(person(later, "Ann").id)] == ["hello"]
+
+
+async def test_updates_come_twice_in_disorder_and_with_any_number_on_order(server: TelegramServer, bot: Bot) -> None:
+    ann, queue = person(server.telegram, "Ann"), server.telegram.queue
+    ann.says("one")
+    queue.jump(5)
+    ann.says("two")
+    queue.reorder = True
+    first = await bot.get_updates()
+    queue.reorder = False
+    assert [each.message.text for each in first if each.message] == ["two", "one"]
+    assert first[0].update_id == 5
+    assert len(await bot.get_updates(offset=first[1].update_id + 1)) == 0
+    queue.repeat(2)
+    assert len(await bot.get_updates(offset=first[1].update_id + 1)) == 2
+
+
+@pytest.mark.timeout(120)
+async def test_aiogram_takes_it_for_the_real_one(server: TelegramServer) -> None:
+    ann, telegram = person(server.telegram, "Ann"), server.telegram
+    ann.says("hello")
+    program = str(Path(__file__).with_name("aiogram_client.py"))
+    telegram.fail("flood", "pinChatMessage")
+    telegram.fail("server", "unpinAllChatMessages")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, program, server.url, TOKEN, str(ann.id), stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    told = json.loads(out)
+    assert told["said"] == ["hello"]
+    assert [len(each) for each in told["ids"]] == [1, 1, 0]
+    assert (told["sent"], told["edited"], told["file"]) == ("hi & bye", "other", "content")
+    assert told["long"] == told["tags"] == "TelegramBadRequest"
+    assert (told["flood"], told["server"]) == ("TelegramRetryAfter", "TelegramServerError")
+    assert telegram.texts(ann.id) == ["other", "a file"]
+
+
+async def test_a_wrong_token_or_method_is_told_so(server: TelegramServer) -> None:
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        answers = [await client.get(path) for path in ("/bot1:x/getMe", "/botx/getMe", f"/bot{TOKEN}/getNothing")]
+        assert [each.status_code for each in answers] == [401, 404, 404]
+        posted = await client.post(f"/bot{TOKEN}/GETME", json={})
+    assert posted.json()["result"]["username"] == "everturn_bot"
