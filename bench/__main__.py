@@ -28,6 +28,8 @@ FIGURES = (
     "start_loads",
     "model_turns",
     "waiting_calls",
+    "watchers",
+    "page",
 )
 OTHERS = ("profile",)  # by name only
 

@@ -1,4 +1,6 @@
-"""Accepting messages over HTTP against a bare hello handler on the same server under the same load."""
+"""Accepting messages over HTTP, of the api and of the page, against a bare hello handler on the same server under the same
+load.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ from bench.load import Load, MakeRequest, post, run
 from bench.report import Line, at_least, say, shown
 from bench.rounds import Block, Sample, in_turn, median_ratio, rate
 from bench.running import Running
-from bench.serving import HOST, TOKEN, bare, door_of, raw_hello, starlette_hello
+from bench.serving import HOST, TOKEN, bare, cookie_of, door_of, raw_hello, starlette_hello
 from everturn.gateway.parts import Settings
 
 METHOD = (
     "64 keep-alive connections from a process of its own post messages (16 to a chat, then the next chat); acknowledged after "
     "the commit, turns held back; against a Starlette route that answers hello to the same requests on the same server; "
-    "in turn, ratio of neighbours, median; then with turns running"
+    "in turn, ratio of neighbours, median; then with turns running. By the page: the same messages with a browser's cookie and origin"
 )
 ROUNDS = 4
 BLOCK_S = 2.0
@@ -39,6 +41,14 @@ def hello(connection: int, turn: int) -> bytes:
     return post(HOST, f"{HELLO}?{connection}", TOKEN, body)
 
 
+def page_message(cookie: str, port: int, connection: int, turn: int) -> bytes:
+    """The same as the page sends it."""
+    body = f'{{"id": "m{turn}", "text": "please look at this for me"}}'.encode()
+    own = f"{HOST}:{port}"
+    head = f"POST /web/conversations/w{connection}-{turn // PER_CHAT}/messages HTTP/1.1\r\nHost: {own}\r\nOrigin: http://{own}\r\n"
+    return f"{head}Cookie: {cookie}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
 async def measure() -> list[Line]:
     """Held back, hello, raw hello in turn; then with turns running, whose backlog is worked off before the next block."""
     with folder() as path:
@@ -47,8 +57,10 @@ async def measure() -> list[Line]:
             busy = await Running.open(f"sqlite:///{path / 'busy.db'}", api=True, settings=SETTINGS)
             held.gateway.turns.close()
             hello_side = _side((await stack.enter_async_context(bare(starlette_hello(HELLO)))).port, hello)
+            door = await stack.enter_async_context(door_of(held))
             sides = {
-                "held": _side((await stack.enter_async_context(door_of(held))).port, message),
+                "held": _side(door.port, message),
+                "page": _side(door.port, partial(page_message, await cookie_of(door), door.port)),
                 "hello": hello_side,
                 "raw": _side((await stack.enter_async_context(bare(raw_hello))).port, hello),
             }
@@ -85,6 +97,7 @@ def _lines(samples: dict[str, list[Sample]], with_turns: dict[str, list[Sample]]
     held, hello_, raw, busy = samples["held"], samples["hello"], samples["raw"], with_turns["busy"]
     rates = {
         "accept, turns held back": held,
+        "accept by the page": samples["page"],
         "hello": hello_,
         "hello without Starlette": raw,
         "accept, turns running": busy,
@@ -93,6 +106,8 @@ def _lines(samples: dict[str, list[Sample]], with_turns: dict[str, list[Sample]]
         say(f"  {name:24} {shown(rate(each)):>7} requests/s")
     return [
         Line(name="accepted a second, turns held back", value=rate(held), unit="/s"),
+        Line(name="accepted a second by the page", value=rate(samples["page"]), unit="/s"),
+        Line(name="accept by the page / hello", value=median_ratio(samples["page"], hello_)),
         Line(name="accept / hello", value=median_ratio(held, hello_), target=at_least(0.7)),
         Line(name="accept / hello without Starlette", value=median_ratio(held, raw)),
         Line(name="accept with turns running / hello", value=median_ratio(busy, with_turns["hello"])),

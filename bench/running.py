@@ -17,6 +17,7 @@ from everturn.gateway.parts import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
+from everturn.platform.web import WebPlatform
 from everturn.store.open import open_store
 from everturn.store.operations.outbox import record_sent
 from everturn.store.operations.reading import figures
@@ -83,13 +84,18 @@ class Running:
     async def open(
         cls, url: str, *, api: bool = False, settings: Settings = SETTINGS, agent: Agent | None = None
     ) -> Self:
-        """On a platform that is sent to (class A: it knows our keys), or on the HTTP platform, whose delivery is an event."""
+        """On a platform that is sent to (class A: it knows our keys), or on the HTTP platform, whose delivery is an event.
+
+        Beside the HTTP platform there is the page's.
+        """
         store = await open_store(url)
         platform: Platform = ApiPlatform() if api else FakePlatform()
+        others: list[Platform] = [WebPlatform()] if api else []
         watched = Watched(store, finish, _key_of_finish) if api else Watched(store, record_sent, _key_of_sent)
         gateway = Gateway(
-            watched, agent or ScriptedAgent(tools=["look"]), {platform.name: platform}, SystemClock(), settings
-        )
+            watched, agent or ScriptedAgent(tools=["look"]), {each.name: each for each in (platform, *others)}, SystemClock(),
+            settings,
+        )  # fmt: skip
         await gateway.start()
         return cls(gateway, watched, platform.name)
 

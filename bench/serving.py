@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 
+import httpx
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bench.disk import kept
 from bench.running import Running
+from everturn.decide.access import Place
 from everturn.model import Json
 from everturn.platform.api import ApiPlatform
-from everturn.web.server import Serving, make_app, serve
+from everturn.platform.web import WebPlatform
+from everturn.web.files import Files
+from everturn.web.server import Page, Serving, make_app, serve
 
 HOST = "127.0.0.1"
 TOKEN = "t" * 43
@@ -42,6 +48,7 @@ async def door_of(running: Running) -> AsyncIterator[Serving]:
     app = make_app(
         accept=running.gateway.intake.accept, chats=ApiPlatform(), hub=parts.hub, store=parts.store,
         key_of=parts.settings.key_of, message_chars=parts.settings.message_chars, token=TOKEN, control=NoControl(),
+        page=Page(chats=WebPlatform(), files=Files(kept() / "files")),
     )  # fmt: skip
     serving = await serve(app, HOST, 0)
     try:
@@ -50,11 +57,20 @@ async def door_of(running: Running) -> AsyncIterator[Serving]:
         await serving.close()
 
 
+async def cookie_of(serving: Serving) -> str:
+    """What a browser that has logged in sends with everything."""
+    login = await serving.app.visits.make()
+    async with httpx.AsyncClient(base_url=serving.url) as client:
+        entered = await client.post("/login", json={"code": login.code})
+    return entered.headers["set-cookie"].partition(";")[0]
+
+
 class Bare:
-    """Another application in the place of ours."""
+    """Another application in the place of ours; `access` says where it is reached, as ours does."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self.access = SimpleNamespace(place=Place())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on."""

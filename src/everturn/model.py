@@ -246,6 +246,13 @@ class Event(msgspec.Struct, frozen=True):
     at: float
 
 
+class Delta(msgspec.Struct, frozen=True):
+    """The answer's text so far, not durable: `text` replaces what was shown for this turn."""
+
+    turn: str
+    text: str
+
+
 class Hint(msgspec.Struct, frozen=True):
     """Something that moved just now, told to who watches and kept nowhere: the rows say what it was."""
 

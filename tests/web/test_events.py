@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from everturn.model import Event
 from everturn.store.operations.telling import event_range
 from everturn.store.operations.upkeep import EVENTS_KEPT_S, forget
-from tests.web.composition import Echo, Held, Web, running
+from tests.web.composition import Echo, Held, Watcher, Web, running
 
 KEY = "agent:main:api:dm:alice"
 
@@ -203,3 +204,21 @@ async def test_a_place_that_is_no_number_is_refused(web: Web, place: str) -> Non
     for answer in (by_header, await web.client.get(url, params={"after": place})):
         assert answer.status_code == 400
         assert "whole number" in answer.json()["error"]
+
+
+async def test_who_wants_only_what_was_added_gets_it_and_a_whole_text_after_every_event(web: Web) -> None:
+    hub = web.world.gateway.parts.hub
+    hub.stream(KEY, "1", "one")
+    async with web.client.stream("GET", "/api/chats/alice/events?added=1") as response:
+        watcher = Watcher(response)
+        heard = [await watcher.next()]
+        for text in ("one two", "one two three", "another"):
+            hub.stream(KEY, "1", text)
+            heard.append(await watcher.next())
+        assert [(each.name, each.data["text"]) for each in heard] == [
+            ("delta", "one"), ("added", " two"), ("added", " three"), ("delta", "another"),
+        ]  # fmt: skip
+        hub.publish(KEY, [Event(1, "turn", "{}", 0.0)])
+        await watcher.until("turn")
+        hub.stream(KEY, "1", "another one")
+        assert (await watcher.until("delta"))[-1].data["text"] == "another one"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.gateway.hub import BACKLOG, Delta, Resync, Watch
-from everturn.model import Event
+from everturn.gateway.hub import BACKLOG, Resync, Watch
+from everturn.model import Delta, Event
 from everturn.web.connection import STALLED_S, Connection
 from everturn.web.room import UNHEARD_MS
 from tests.web.composition import TOKEN, WAIT_S, Web, running

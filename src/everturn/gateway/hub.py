@@ -10,18 +10,10 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from everturn.model import Event, Hint
+from everturn.model import Delta, Event, Hint
 
 BACKLOG = 256
 BACKLOG_CHARS = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """The answer's text so far, not durable: `text` replaces what was shown for this turn."""
-
-    turn: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from everturn.web.access import Access, NotAdmitted, still_in, visitor_of
 from everturn.web.answers import BadRequest, Header, Reply, answer, not_now, refusal
 from everturn.web.events import EventStreams, Watched
 from everturn.web.messages import Chats, Messages
-from everturn.web.queries import place_of
+from everturn.web.queries import place_of, wants_added
 from everturn.web.transcripts import Transcripts
 from everturn.web.visits import Visits
 
@@ -133,7 +133,8 @@ class WebApp:
         visitor = visitor_of(scope)
         person = f"key {visitor.key}" if visitor is not None and visitor.key is not None else ""
         many = web_words.too_many_streams(MOST_OF_A_KEY)
-        return Watched(self._key(raw), (), person, still_in(self.access, scope), MOST_OF_A_KEY, many)
+        still = still_in(self.access, scope)
+        return Watched(self._key(raw), (), person, still, MOST_OF_A_KEY, many, added=wants_added(scope))
 
     def _chat(self, raw: bytes) -> str:
         try:

@@ -28,7 +28,7 @@ from everturn.web.answers import BadRequest, encode
 from everturn.web.bodies import UNKEPT, json_response
 from everturn.web.events import EventStreams, Watched
 from everturn.web.messages import Chats, Messages
-from everturn.web.queries import place_of, query_of, whole
+from everturn.web.queries import place_of, query_of, wants_added, whole
 
 LISTED = 200
 MOST_LISTED = 1_000
@@ -158,7 +158,8 @@ class Conversations:
 
     async def watch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET .../events`: the conversation's events, and a hint when another one moved."""
-        watched = Watched(self._key(scope), (ALL_OF_WEB,), "owner", still_in(self._access, scope))
+        key, added = self._key(scope), wants_added(scope)
+        watched = Watched(key, (ALL_OF_WEB,), "owner", still_in(self._access, scope), added=added)
         await self._events(watched, place_of(scope), receive, send)
 
     def _chat(self, scope: Scope) -> str:

@@ -8,17 +8,19 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
 
 from starlette.types import Receive, Send
 
 from everturn.decide import web_words
 from everturn.errors import StoreError, StoreUnavailable
-from everturn.model import Event, Hint
+from everturn.model import Delta, Event, Hint
 from everturn.store.interface import Store
 from everturn.store.operations.telling import event_range, events_after
 from everturn.web.answers import answer, encode, not_now, refusal, retry_after
 
+__all__ = ["Delta", "EventStreams", "Hub", "Watched"]
 T = TypeVar("T")
 PAGE = 50
 AT_ONCE = 64 * 1024  # characters of events that are handed to a connection in one go
@@ -33,21 +35,6 @@ HEAD = [
 ]
 RECONNECT = b"retry: 1000\n\n"
 HEARTBEAT = b": still here\n\n"
-
-
-@runtime_checkable
-class Delta(Protocol):
-    """The text so far of a running turn."""
-
-    @property
-    def turn(self) -> str:
-        """The turn."""
-        ...
-
-    @property
-    def text(self) -> str:
-        """All of it, not what was added."""
-        ...
 
 
 class Hub(Protocol):
@@ -76,6 +63,7 @@ class Watched:
     admitted: Callable[[], Awaitable[bool]] | None = None
     most: int = MOST_OF_ONE  # streams of this person
     too_many: str = web_words.TOO_MANY_WINDOWS
+    added: bool = False  # of a text that grows, send what was added
 
 
 class EventStreams:
@@ -120,6 +108,13 @@ class EventStreams:
             feeding.cancel()
 
 
+class _Beat:
+    """A sign of life is due."""
+
+
+_BEAT = _Beat()
+
+
 class _Feed:
     """One stream: where it is in the key's events, and how to go on."""
 
@@ -129,6 +124,9 @@ class _Feed:
         self._key = watched.key
         self._keys = (watched.key, *watched.also)
         self._admitted = watched.admitted
+        self._added = watched.added
+        self._loop = asyncio.get_running_loop()
+        self._sent_at = 0.0
         self._send = send
         self._heartbeat_s = heartbeat_s
         self._last = 0
@@ -138,24 +136,35 @@ class _Feed:
 
     async def run(self, after: int | None) -> None:
         """Watch before reading, so that nothing falls between the two."""
-        watch = self._hub.watch(*self._keys)
+        watch = self._watch = self._hub.watch(*self._keys)
         running = self._hub.live(self._key)
+        self._timer = self._loop.call_later(self._heartbeat_s, self._beat)
         try:
             await self._begin(after)
             if running is not None:
                 await self._show(running)
-            while await self._may_go_on():
-                await self._take(await self._beating(watch.next()))
+            while self._admitted is None or await self._may_go_on(self._admitted):
+                await self._take(await watch.next())
         finally:
+            self._timer.cancel()
             self._hub.leave(watch, *self._keys)
 
-    async def _may_go_on(self) -> bool:
+    def _beat(self) -> None:
+        """One timer for all the life of a stream: whoever was sent something meanwhile needs no sign of life yet."""
+        now = self._loop.time()
+        silent_s = now - self._sent_at
+        if silent_s >= self._heartbeat_s:
+            self._watch.put(_BEAT)
+            silent_s = 0.0
+        self._timer = self._loop.call_at(now + self._heartbeat_s - silent_s, self._beat)
+
+    async def _may_go_on(self, admitted: Callable[[], Awaitable[bool]]) -> bool:
         """Whether the key or the visit that let this stream in is still in force; asked as often as there is a sign of life."""
-        now = asyncio.get_running_loop().time()
-        if self._admitted is None or now < self._asked_at + self._heartbeat_s:
+        now = self._loop.time()
+        if now < self._asked_at + self._heartbeat_s:
             return True
         first, self._asked_at = not self._asked_at, now
-        return first or await self._admitted()
+        return first or await admitted()
 
     async def _begin(self, after: int | None) -> None:
         """Find the place before the client hears that it is heard: what it causes from then on is not missed."""
@@ -180,26 +189,31 @@ class _Feed:
             raise StoreUnavailable(self._store.trouble() or "the database does not answer") from None
 
     async def _take(self, item: object) -> None:
-        if isinstance(item, Event):
+        if isinstance(item, Delta):
+            await self._show(item)
+        elif isinstance(item, Event):
             if item.seq == self._last + 1:
-                self._last = item.seq
+                self._last, self._shown = item.seq, None
                 await self._emit(_event(item))
             elif item.seq > self._last:
                 await self._catch_up()
-        elif isinstance(item, Delta):
-            await self._show(item)
         elif isinstance(item, Hint):
             await self._emit(f"event: {item.kind}\ndata: ".encode() + encode(item.data) + b"\n\n")
+        elif isinstance(item, _Beat):
+            await self._emit(HEARTBEAT)
         else:
             await self._catch_up()
             await self._show(self._hub.live(self._key))
 
     async def _show(self, delta: Delta | None) -> None:
-        """The newest text of that turn, if it still runs: a slow reader skips what is outdated."""
-        now = self._hub.live(self._key)
-        if delta is not None and now is not None and now.turn == delta.turn and now is not self._shown:
+        """The newest text of that turn, if it still runs: a slow reader skips what is outdated.
+
+        All of it, or what was added to the text before; after an event always all of it: the event may have ended that text.
+        """
+        now, before = self._hub.live(self._key), self._shown
+        if delta is not None and now is not None and now.turn == delta.turn and now is not before:
             self._shown = now
-            await self._emit(b"event: delta\ndata: " + encode({"turn": now.turn, "text": now.text}) + b"\n\n")
+            await self._emit((before and self._added and _added(before, now)) or _whole(now))
 
     async def _catch_up(self) -> None:
         """Send what the store has after our place; a hole in it was forgotten long ago, and is told."""
@@ -212,7 +226,7 @@ class _Feed:
             if 0 < self._last < events[0].seq - 1:
                 await self._gap(events[0].seq)
             events = _together(events)
-            self._last = events[-1].seq
+            self._last, self._shown = events[-1].seq, None
             await self._emit(b"".join(map(_event, events)))
 
     async def _beating(self, work: Awaitable[T]) -> T | None:
@@ -228,9 +242,24 @@ class _Feed:
         await self._emit(b"event: gap\ndata: " + encode({"oldest": oldest}) + b"\n\n")
 
     async def _emit(self, chunk: bytes) -> None:
+        self._sent_at = self._loop.time()
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
 
+@lru_cache(16)  # each of many watchers is sent the same
+def _whole(delta: Delta) -> bytes:
+    return b"event: delta\ndata: " + encode({"turn": delta.turn, "text": delta.text}) + b"\n\n"
+
+
+@lru_cache(16)
+def _added(before: Delta, now: Delta) -> bytes | None:
+    """What the text has grown by; None if it is another text."""
+    if now.turn != before.turn or not now.text.startswith(before.text):
+        return None
+    return b"event: added\ndata: " + encode({"turn": now.turn, "text": now.text[len(before.text) :]}) + b"\n\n"
+
+
+@lru_cache(16)
 def _event(event: Event) -> bytes:
     return (
         f"id: {event.seq}\nevent: {event.kind}\nat: {event.at!r}\ndata: {event.data}\n\n".encode()

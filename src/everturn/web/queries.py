@@ -41,3 +41,8 @@ def place_of(scope: Scope) -> int | None:
         return whole_number("Last-Event-ID", last.decode("latin-1"))
     query = query_of(scope)
     return whole(query, "after", 0) if "after" in query else None
+
+
+def wants_added(scope: Scope) -> bool:
+    """Whether an event stream says only what was added to a text: `?added=1`."""
+    return query_of(scope).get("added") == "1"

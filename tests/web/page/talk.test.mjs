@@ -47,7 +47,10 @@ test('what the last attempt said replaces what the one before said, in the same 
   happen(talk, { seq: 3, kind: 'turn', at: 13, data: { turn: '7', state: 'interrupted' } });
   assert.equal(timeline(talk)[1].state, 'interrupted');
   happen(talk, { seq: 4, kind: 'turn', at: 14, data: { turn: '7', state: 'running', attempt: 2 } });
-  happen(talk, { seq: null, kind: 'delta', at: 15, data: { turn: '7', text: 'a new' } });
+  happen(talk, { seq: null, kind: 'added', at: 15, data: { turn: '7', text: 'of a text that is void' } });
+  assert.equal(talk.live, null);
+  happen(talk, { seq: null, kind: 'delta', at: 15, data: { turn: '7', text: 'a' } });
+  happen(talk, { seq: null, kind: 'added', at: 15, data: { turn: '7', text: ' new' } });
   const [, after] = timeline(talk);
   assert.equal(after.key, before.key);
   assert.deepEqual(after.parts.map((part) => part.text), ['a new']);

@@ -102,7 +102,7 @@ async function stay(chat, mine) {
   while (!mine.signal.aborted) {
     try {
       await load(url, mine);
-      await follow(`${url}/events?after=${talk.event}`, mine.signal, connected, (event) => { if (mine === line) hear(event); });
+      await follow(`${url}/events?after=${talk.event}&added=1`, mine.signal, connected, (event) => { if (mine === line) hear(event); });
       lost(AWAY);
     } catch (error) {
       if (mine.signal.aborted) return;

@@ -92,6 +92,9 @@ export function happen(talk, { seq, kind, data, at }) {
     case 'notice': tellNotice(talk, seq, data, at); return '';
     case 'approval': return asked(talk, data, at);
     case 'delta': talk.live = data; return '';
+    case 'added':
+      if (talk.live?.turn === data.turn) talk.live = { turn: data.turn, text: talk.live.text + data.text };
+      return '';
     case 'step': return 'rows';
     default: return '';
   }
