@@ -62,6 +62,7 @@ SAMPLES = {
     "agent.base_url": "https://host/v1",
     "agent.url": "https://host/",
     "agent.object": "module:thing",
+    "telemetry.endpoint": "http://host:4318",
 }
 
 

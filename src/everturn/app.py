@@ -33,7 +33,9 @@ from everturn.settings import Config
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.supervise import watch_supervisor
+from everturn.telemetry import open_tracer
 from everturn.toolsets import Toolsets, Workshop
+from everturn.tracing import Tracer
 from everturn.web.server import Serving, make_app
 from everturn.web.server import serve as serve_http
 
@@ -90,17 +92,20 @@ class Process:
         self._listen_to_signals()
         self.supervised = watch_supervisor(grace_s=self._config.drain.timeout_s + SPARE_DRAIN_S)
         settings = settings_of(self._config)
+        tracer = await asyncio.to_thread(open_tracer, self._config.telemetry, os.environ)
         store = await open_store(self._config.store.url or f"sqlite:///{self._home.database}")
         tools = Toolsets(self._config, self._workshop(store))
         agents = Agents(self._config, self._given(tools))
         try:
             await asyncio.to_thread(tools.make)
             await agents.open()
-            return await self._serve(store, agents, settings)
+            return await self._serve(store, agents, settings, tracer)
         finally:
             await agents.close()
             await tools.close()
             await store.close()
+            if tracer is not None:
+                await tracer.close()
 
     def _given(self, tools: Toolsets) -> Given:
         bounds = self._config.cache
@@ -121,10 +126,10 @@ class Process:
         """What a tool sends goes through the gateway, which is there only after its agents and tools."""
         return self._gateway is not None and await self._gateway.sending.send(turn, call_id, to, text)
 
-    async def _serve(self, store: Store, agents: Agents, settings: Settings) -> int:
+    async def _serve(self, store: Store, agents: Agents, settings: Settings, tracer: Tracer | None) -> int:
         platform, page = ApiPlatform(), WebPlatform()
         platforms = {each.name: each for each in (platform, page)}
-        self._gateway = gateway = Gateway(store, agents, platforms, self._clock, settings)
+        self._gateway = gateway = Gateway(store, agents, platforms, self._clock, settings, tracer)
         gateway.asked.add_done_callback(self._asked_in_a_chat)
         watch_delay(gateway.parts.observing.meters.loop_delay)
         await gateway.start()

@@ -79,9 +79,7 @@ METRICS: tuple[Metric, ...] = (
         "kind",
     ),
     _counter("everturn_model_cost_dollars_total", "What models cost, where the price is known."),
-    _counter(
-        "everturn_model_failures_total", "Model calls that failed and were tried again or given to the next model."
-    ),
+    _counter("everturn_model_failures_total", "Model calls that gave nothing that could be used."),
     _gauge("everturn_inbox_messages", "Messages and commands that have not ended, by state; from the store.", "state"),
     _gauge("everturn_inbox_oldest_seconds", "The age of the oldest message that waits for its turn; from the store."),
     _gauge("everturn_outbox_replies", "Replies that have not ended, by state; from the store.", "state"),

@@ -26,6 +26,7 @@ from everturn.model import Effect, Inbound, SessionSource, ToolCall
 from everturn.platform.interface import Limits, Platform
 from everturn.store.interface import Store
 from everturn.store.open import open_store
+from everturn.tracing import Tracer
 
 
 class ManualClock:
@@ -307,8 +308,10 @@ class World:
         platforms: Sequence[Platform],
         clock: Clock | None = None,
         settings: Settings = Settings(burst_s=0.0),  # noqa: B008  frozen
+        tracer: Tracer | None = None,
     ) -> None:
         self.url = url
+        self._tracer = tracer
         self._agent = agent
         self.platforms: Mapping[str, Platform] = {each.name: each for each in platforms}
         self.clock = clock or SystemClock()
@@ -331,7 +334,7 @@ class World:
     async def start(self) -> Report:
         """Open the database and start."""
         self._store = await open_store(self.url)
-        self._gateway = Gateway(self._store, self._agent, self.platforms, self.clock, self._settings)
+        self._gateway = Gateway(self._store, self._agent, self.platforms, self.clock, self._settings, self._tracer)
         return await self._gateway.start()
 
     async def stop(self, kind: str = "stop") -> bool:

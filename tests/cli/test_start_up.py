@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.cli.program import GatewayProgram, everturn
 
-OPTIONAL = {"anthropic", "asyncpg", "mcp", "openai", "pydantic", "pydantic_ai", "xllamacpp"}
+OPTIONAL = {"anthropic", "asyncpg", "mcp", "openai", "opentelemetry", "pydantic", "pydantic_ai", "xllamacpp"}
 IMPORTED = re.compile(r"^import time:.*\| +([\w.]+)$", re.MULTILINE)
 
 

@@ -76,7 +76,7 @@ class Effects:
         began = self._attempt.active_at
         content = storable(await run(call, f"{self._attempt.begun.turn}:{call.id}"))
         self._attempt.uses(None)
-        self._attempt.parts.observing.tool_used(began)
+        self._attempt.parts.observing.tool_used(self._attempt.begun, call.name, began)
         points.reached("effect.acted")
         return await self._record(call, content, rest, unknown=False)
 

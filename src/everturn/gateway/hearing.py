@@ -29,8 +29,9 @@ async def hear(attempt: Attempt) -> list[Message]:
 def _joined(attempt: Attempt, joining: asyncio.Future[Joined]) -> None:
     if joining.cancelled() or joining.exception() is not None:
         return  # the task that asked is told
-    joined = joining.result()
+    joined, before = joining.result(), attempt.begun
     attempt.joined(joined)
     if joined.messages:
+        attempt.parts.observing.joined(before, joined.begun)
         points.reached("turn.joined")
         attempt.parts.hub.publish(attempt.begun.key, joined.events)

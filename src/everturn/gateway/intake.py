@@ -44,7 +44,7 @@ class Intake:
         points.reached("inbox.before")
         settings = self._parts.settings
         if len(inbound.text) > settings.message_chars:
-            self._parts.observing.arrived(inbound.source.platform, "too_long")
+            self._parts.observing.too_long(inbound.source.platform)
             raise TooLong(words.too_long(settings.message_chars))
         accepted = await self._store(self._arrival(inbound))
         points.reached("inbox.committed")
@@ -129,7 +129,7 @@ class Intake:
         self._waiting.discard(outer)
         error = inner.exception()
         accepted = None if error else inner.result()
-        self._parts.observing.arrived(arrival.source.platform, accepted.outcome if accepted else "unavailable")
+        self._parts.observing.arrived(arrival, accepted)
         if accepted is not None and accepted.begun is not None:
             self._turns.launch(accepted.begun)
             if accepted.begun.spoke:

@@ -132,8 +132,7 @@ class JournaledTurn:
     async def failed(self, kind: str, why: str, wait_s: float) -> int:
         """Journal a model call that failed and will be tried again."""
         self._attempt.moves()
-        self._attempt.answered()
-        self._parts.observing.model_failed()
+        self._parts.observing.model_failed(self._attempt.begun, self._attempt.answered())
         return await self._store.run(failed_call, self._attempt.begun, kind, why, wait_s, self._parts.clock.now())
 
     async def step(
@@ -155,7 +154,7 @@ class JournaledTurn:
             at=self._parts.clock.now(),
         )
         self._attempt.called = True
-        self._parts.observing.heard(self._attempt.answered(), usage)
+        self._parts.observing.heard(self._attempt.begun, self._attempt.answered(), usage)
         first = calls[0] if calls and calls[0].ask is None else None
         self._attempt.waiting = await self._store.run(
             step,

@@ -49,7 +49,7 @@ class KeptSession:
         )
         moved = await self._store.run(compact, self._attempt.begun, move)
         points.reached("session.compacted")
-        self._parts.observing.heard(self._attempt.answered(), usage)
+        self._parts.observing.heard(self._attempt.begun, self._attempt.answered(), usage)
         self._attempt.begun, self._attempt.seq = moved.begun, moved.last
 
     async def compaction_failed(self, why: str) -> None:

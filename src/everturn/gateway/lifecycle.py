@@ -31,6 +31,7 @@ from everturn.store.interface import Store
 from everturn.store.operations.instances import held, join, newest_id, record_drain
 from everturn.store.operations.telling import tell_key
 from everturn.store.operations.turn_values import Begun
+from everturn.tracing import Tracer
 
 log = structlog.get_logger()
 FLUSH_S = 5.0
@@ -48,9 +49,15 @@ class Gateway:
     """All loops of one instance, wired."""
 
     def __init__(
-        self, store: Store, agent: Agent, platforms: Mapping[str, Platform], clock: Clock, settings: Settings
+        self,
+        store: Store,
+        agent: Agent,
+        platforms: Mapping[str, Platform],
+        clock: Clock,
+        settings: Settings,
+        tracer: Tracer | None = None,
     ) -> None:
-        self.parts = Parts(store, clock, settings, platforms)
+        self.parts = Parts(store, clock, settings, platforms, tracer=tracer)
         self.outbox = Outbox(self.parts)
         self.turns = Turns(self.parts, agent, self.outbox)
         self.commands = Commands(self.parts, self.turns, self.outbox, self._restart_asked)

@@ -125,15 +125,17 @@ class Outbox:
 
     async def _deliver(self, reply: Reply) -> bool:
         """Send every part that is not out yet; True when the lane should look for more."""
+        began, outcome, more = self._parts.clock.monotonic(), "sent", True
         try:
-            return await self._send_parts(reply)
+            more = await self._send_parts(reply)
         except PlatformError as error:
-            await self._failed(reply, error)
+            outcome = await self._failed(reply, error)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001  an adapter that breaks its word must not end the lane
-            await self._failed(reply, OutcomeUnknown(f"{type(error).__name__}: {error}"))
-        return True
+            outcome = await self._failed(reply, OutcomeUnknown(f"{type(error).__name__}: {error}"))
+        self._parts.observing.delivered(reply, began, outcome)
+        return more
 
     async def _send_parts(self, reply: Reply) -> bool:
         platform = self._parts.sender(reply.source.platform)
@@ -168,25 +170,23 @@ class Outbox:
         else:
             more = await store.run(record_sent, reply.id, out, now, reply.key)
         points.reached("send.committed")
-        self._parts.observing.delivered(reply.source.platform, "sent")
         return more
 
-    async def _failed(self, reply: Reply, error: PlatformError) -> None:
+    async def _failed(self, reply: Reply, error: PlatformError) -> str:
+        """Put it where it belongs now; what the try counts as."""
         store, now = self._parts.store, self._parts.clock.now()
         platform = self._parts.sender(reply.source.platform)
         decision = after_failure(error, reply.attempts + 1, now, valid_until=reply.valid_until)
         log.warning("reply not delivered", reply=reply.id, key=reply.key, error=str(error), decision=decision)
         if isinstance(decision, GiveUp):
             await store.run(give_up, reply.id, now, decision.why)
-            outcome = "dead"
-        elif isinstance(error, OutcomeUnknown) and platform is not None and not _harmless(reply, platform):
+            return "dead"
+        if isinstance(error, OutcomeUnknown) and platform is not None and not _harmless(reply, platform):
             action = when_uncertain(platform.surety, self._parts.settings.on_doubt)
             await store.run(doubt, reply.id, action, decision.at, str(error))
-            outcome = "doubtful"
-        else:
-            await store.run(try_later, reply.id, decision.at, str(error))
-            outcome = "retried"
-        self._parts.observing.delivered(reply.source.platform, outcome)
+            return "doubtful"
+        await store.run(try_later, reply.id, decision.at, str(error))
+        return "retried"
 
 
 def _harmless(reply: Reply, platform: object) -> bool:

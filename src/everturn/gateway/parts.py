@@ -16,12 +16,14 @@ from everturn.decide.session import ResetPolicy
 from everturn.decide.spending import Limits
 from everturn.gateway.hub import Hub
 from everturn.gateway.observing import Observing
+from everturn.gateway.traces import Traces
 from everturn.ids import Ids
 from everturn.model import SessionSource
 from everturn.platform.interface import CanEdit, CanSend, Platform
 from everturn.store.interface import Store
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Start
+from everturn.tracing import Tracer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +92,20 @@ class Parts:
     """The collaborators that all loops share; the instance's number and ids are known once it has joined."""
 
     def __init__(
-        self, store: Store, clock: Clock, settings: Settings, platforms: Mapping[str, Platform], ids: Ids | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        settings: Settings,
+        platforms: Mapping[str, Platform],
+        ids: Ids | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.store = store
         self.clock = clock
         self.settings = settings
         self.platforms = platforms
         self.hub = Hub()
-        self.observing = Observing(clock, platforms)
+        self.observing = Observing(clock, platforms, Traces(tracer, store, clock) if tracer else None)
         self.instance = 0
         self.ids = ids or Ids(clock, 0)
         # Asking what a platform can do is slow enough to be done once.

@@ -19,6 +19,7 @@ from everturn.store.operations.instances import Life, found_unclean, last_end, r
 from everturn.store.operations.outbox import keys_with_replies, recover_sending
 from everturn.store.operations.questions import answered_keys
 from everturn.store.operations.recovery import (
+    THE_GATEWAY_ENDED,
     Interruption,
     Recovered,
     cut_off,
@@ -104,7 +105,7 @@ class Recovery:
             reason=REASONS.get(life.drain_kind or "", "restart_interrupted"),
             at=min(life.heartbeat_at, now),
             now=now,
-            why="the gateway ended",
+            why=THE_GATEWAY_ENDED,
         )
         if ended == "unclean":
             self._parts.observing.recovers()

@@ -104,7 +104,7 @@ class Runner:
         )
         # What follows the commit happens even if this task is cancelled meanwhile.
         finishing.add_done_callback(partial(self._finished, attempt, delivery))
-        parts.observing.heard(attempt.answered(), answer.usage)
+        parts.observing.heard(begun, attempt.answered(), answer.usage)
         return (await asyncio.shield(finishing)).more
 
     def _finished(self, attempt: Attempt, delivery: Delivery, finishing: asyncio.Future[Finished]) -> None:
@@ -116,7 +116,7 @@ class Runner:
         self._parts.observing.answered(attempt.begun)
         if delivery.by_event:
             self._told(key, finished)
-            self._parts.observing.delivered(attempt.begun.source.platform, "sent")
+            self._parts.observing.told(attempt.begun)
         elif finished.reply is not None:
             self._outbox.send(finished.reply)
         else:
@@ -132,6 +132,8 @@ class Runner:
     async def fail(self, attempt: Attempt, why: str) -> bool:
         """End a turn without an answer; its sender is told why."""
         parts, begun, why = self._parts, attempt.begun, storable(why)
+        if (asked_at := attempt.answered()) is not None:
+            parts.observing.model_failed(begun, asked_at)
         delivery = parts.delivery(begun.source.platform)
         failing = parts.store.run(fail, begun, why, words.failed(why), parts.clock.now(), delivery)
         failing.add_done_callback(partial(self._failed, attempt, delivery))

@@ -68,7 +68,7 @@ class Turns:
         attempt = Attempt(self._parts, begun, self._outbox.wake)
         task = asyncio.create_task(self._runner.run(attempt, self._proved))
         self._slots.begin(Running(attempt, task))
-        self._parts.observing.began()
+        self._parts.observing.began(begun)
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._ended, begun.key))
         if self._stopping:
@@ -180,7 +180,8 @@ class Turns:
         self.give_back(key)
 
     def _ended(self, key: str, task: asyncio.Task[bool]) -> None:
-        self._parts.observing.ended(self._slots.running[key].attempt.outcome)
+        attempt = self._slots.running[key].attempt
+        self._parts.observing.ended(attempt.begun, attempt.began, attempt.outcome)
         self._parts.hub.ended(key)
         self._lanes.clear(key)
         error = None if task.cancelled() else task.exception()

@@ -27,6 +27,7 @@ from everturn.settings.core import (
 )
 from everturn.settings.platforms import MatrixConfig, PlatformConfig, PlatformsConfig, TelegramConfig
 from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
+from everturn.settings.telemetry import TelemetryConfig
 from everturn.settings.tools import McpConfig, ToolsConfig
 from everturn.settings.tree import PREFIX, PRESENT, Keys, Place, Setting, Table, tables_below, value_at, variable_of
 from everturn.settings.tree import built as _built
@@ -76,6 +77,7 @@ __all__ = [
     "StoreConfig",
     "Table",
     "TelegramConfig",
+    "TelemetryConfig",
     "ToolsConfig",
     "build",
     "dotted",
@@ -129,6 +131,7 @@ class Config:
     drain: DrainConfig = section(DrainConfig, "How a stop or restart treats running turns.")
     limits: LimitsConfig = section(LimitsConfig, "Bounds. Who hits one is told.")
     server: ServerConfig = section(ServerConfig, "The HTTP server.")
+    telemetry: TelemetryConfig = section(TelemetryConfig, "Traces of messages, for who has a collector.")
 
 
 TABLES: tuple[Table, ...] = tuple(tables_below(Config))

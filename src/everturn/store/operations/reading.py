@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from everturn.model import Json, Message
 from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.recovery import THE_GATEWAY_ENDED
 from everturn.store.operations.spending import USED
 from everturn.store.operations.transcripts import MESSAGE_COLUMNS, message_of
 
@@ -80,6 +81,26 @@ def _attempts(turn: int) -> Op[list[Json]]:
     )
     names = ("attempt", "instance", "note", "started_at", "ended_at", "why")
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class CutOffAttempt:
+    """An attempt that ended without a word."""
+
+    attempt: int
+    started_at: float
+    ended_at: float
+
+
+def attempt_cut_off(turn: int, attempt: int) -> Op[CutOffAttempt | None]:
+    """This attempt, if it was the end of its gateway that cut it off."""
+    rows = yield sql(
+        "SELECT attempt, started_at, ended_at FROM attempt WHERE turn=$1 AND attempt=$2 AND why=$3",
+        turn,
+        attempt,
+        THE_GATEWAY_ENDED,
+    )
+    return CutOffAttempt(*rows[0]) if rows else None
 
 
 def _steps(session_id: str, turn: int) -> Op[list[Json]]:

@@ -21,6 +21,7 @@ _CUT_OFF = (
     " FROM turn t JOIN entry e ON e.key=t.key WHERE "
 )
 CUT_OFF_ALL = _CUT_OFF + "t.instance=$1 AND t.ended_at IS NULL AND t.state='running' ORDER BY t.id"
+THE_GATEWAY_ENDED = "the gateway ended"
 CUT_OFF_ONE = _CUT_OFF + "t.id=$1 AND t.state='running'"
 
 
