@@ -14,6 +14,7 @@ LARGER_FILES = ("src/everturn/store/", "src/everturn/platform/", "tests/", "benc
 LATE_IMPORTS = {
     "src/everturn/__main__.py": "the command line loads only what the command needs",
     "src/everturn/agents.py": "what an agent's kind needs is loaded when the settings name it",
+    "src/everturn/platforms.py": "a platform and its library are loaded when the settings switch it on",
     "src/everturn/toolsets.py": "a tool and its libraries are loaded when the settings switch it on",
     "src/everturn/app.py": "engines and optional libraries are loaded when the configuration names them",
     "src/everturn/agent/llm/providers.py": "a model library is loaded when a model of its provider is asked for",

@@ -50,6 +50,7 @@ _RULES: tuple[tuple[str, frozenset[Scope], frozenset[Scope]], ...] = (
     ("/control/logout", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/", frozenset({Scope.READ}), frozenset({Scope.OPS})),
 )
+HOOKS = "/hooks/"  # where platforms come to; each shows a secret of its own
 _FORWARDED = frozenset({"same-origin", "none"})
 _LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost", re.IGNORECASE)
 
@@ -74,8 +75,8 @@ class Place:
 
 
 def is_open(path: str) -> bool:
-    """Whether a path is answered to everybody: it shows nothing of anybody."""
-    return path in OPEN_ALWAYS or is_page(path)
+    """Whether a path is answered to everybody: it shows nothing of anybody, or its door has a lock of its own."""
+    return path in OPEN_ALWAYS or is_page(path) or path.startswith(HOOKS)
 
 
 def is_page(path: str) -> bool:

@@ -60,7 +60,7 @@ class Intake:
             try:
                 after = await self._parts.store.read(read_cursor, platform.name, platform.account)
                 async for inbound in platform.inbound(after):
-                    await self._take(inbound)
+                    await self.take(inbound)
             except EverturnError as error:
                 log.warning("platform not readable", error=str(error))
             await self._parts.clock.sleep(RECONNECT_S)
@@ -74,7 +74,7 @@ class Intake:
                 if not waiting.done():
                     waiting.set_exception(StoreUnavailable(trouble))
 
-    async def _take(self, inbound: Inbound) -> None:
+    async def take(self, inbound: Inbound) -> None:
         """From a platform that cannot be refused: what cannot be taken is a dead letter, and its sender is told."""
         while True:
             try:

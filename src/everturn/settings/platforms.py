@@ -11,6 +11,7 @@ from everturn.settings.rules import section, setting
 Backlog = Literal["all", "newest", "digest", "ask"]
 OnDoubt = Literal["mark", "ask", "drop"]
 Unknown = Literal["pair", "ignore"]
+Groups = Literal["addressed", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,17 @@ class TelegramConfig(PlatformConfig):
     token_file: str = setting(
         "", "A file that only its owner can read, with the token in it.", form="the path of a file"
     )
+    groups: Groups = setting(
+        "addressed",
+        "What is heard in groups: only what mentions the bot, replies to it or is a command to it; or everything that Telegram"
+        " lets it hear (BotFather's /setprivacy decides that).",
+        choices=("addressed", "all"),
+    )
+    webhook: bool = setting(
+        False,
+        "Whether Telegram brings updates to server.public_url instead of being polled. Nothing else may be on the way.",
+    )
+    api_url: str = setting("https://api.telegram.org", "Where the Bot API is.", form='"https://HOST"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,7 @@ class State:
     confirmed: list[Waiting] = field(default_factory=list)  # the latest of those that were
     allowed: list[str] | None = None
     next_update: int = 700_000_001
-    next_message: int = 1
+    next_message: int = 2  # a forum's general topic is number 1
     next_number: int = 1
     files: dict[str, bytes] = field(default_factory=dict)
     presses: dict[str, bool] = field(default_factory=dict)  # by the id of the query: whether it was answered

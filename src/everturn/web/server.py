@@ -26,6 +26,7 @@ from everturn.web.conversations import About, Conversations
 from everturn.web.events import EventStreams, Hub
 from everturn.web.files import Files
 from everturn.web.headers import headers
+from everturn.web.hooks import Hooks
 from everturn.web.keys import Keys
 from everturn.web.messages import Accept, Chats, Messages
 from everturn.web.metrics import Metrics
@@ -71,6 +72,7 @@ def make_app(
     control: Control,
     heartbeat_s: float = HEARTBEAT_S,
     page: Page | None = None,
+    hooks: Hooks | None = None,
     door: Door = Door(),  # noqa: B008  frozen
     meters: Meters | None = None,
 ) -> WebApp:
@@ -83,6 +85,8 @@ def make_app(
     metrics = Metrics(meters or Meters(), store, events, clock)
     routes = [*control_routes(control, store, chats), *Keys(store, clock, access.on_end).routes(), *visits.routes()]
     routes += metrics.routes()
+    if hooks is not None:
+        routes += hooks.routes()
     if page is not None:
         messages = Messages(accept, page.chats, message_chars)
         talks = Conversations(

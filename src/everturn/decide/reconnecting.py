@@ -1,0 +1,13 @@
+"""How long to wait before a platform is read again."""
+
+from __future__ import annotations
+
+LONGEST_S = 60.0
+
+
+def pause_s(failures: int, chance: float, asked_s: float = 0.0) -> float:
+    """Twice as long after each failure in a row, up to a minute, between half and all of it by chance (0 to 1), so that many
+    who lost the same server do not come back at one moment; never sooner than the platform asked.
+    """
+    whole = min(LONGEST_S, 2.0 ** min(max(failures - 1, 0), 10))
+    return max(asked_s, whole * (0.5 + chance / 2))

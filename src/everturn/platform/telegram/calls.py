@@ -1,0 +1,78 @@
+"""Requests to Telegram, with every way in which one can fail named after the reaction it demands.
+
+python-telegram-bot makes and reads the requests; what comes back is judged here, once, for its methods and for our own
+polling. https://core.telegram.org/bots/api#making-requests
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+from telegram.error import TelegramError
+from telegram.request import HTTPXRequest
+
+from everturn.decide.telegram_errors import error_of
+from everturn.errors import OutcomeUnknown, PlatformError, TryLater
+from everturn.platform.telegram.wire import Answer, read_answer
+
+T = TypeVar("T")
+CONNECTIONS = 16
+CONNECT_S = 10.0
+READ_S = 20.0
+UPLOAD_S = 60.0
+UNREACHABLE_S = 2.0
+# Nothing left this machine.
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
+
+
+class Requests(HTTPXRequest):
+    """The library's way to make requests; an answer that is not a yes is one of our errors."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            connection_pool_size=CONNECTIONS,
+            connect_timeout=CONNECT_S,
+            read_timeout=READ_S,
+            write_timeout=READ_S,
+            pool_timeout=READ_S,
+            media_write_timeout=UPLOAD_S,
+        )
+
+    async def do_request(self, *args: Any, **named: Any) -> tuple[int, bytes]:
+        """Make a request. Raises PlatformError."""
+        try:
+            code, payload = await super().do_request(*args, **named)
+        except TelegramError as error:
+            raise _unanswered(error.__cause__) from None  # its text may hold the address, and that the token
+        if 200 <= code <= 299:
+            return code, payload
+        answer = _answer(payload)
+        more = answer.parameters
+        raise error_of(code, answer.description, more.retry_after, more.migrate_to_chat_id)
+
+
+async def done(call: Awaitable[T]) -> T:
+    """The result of one of the library's methods. Raises PlatformError."""
+    try:
+        return await call
+    except TelegramError as error:
+        if isinstance(error.__cause__, PlatformError):
+            raise error.__cause__ from None
+        raise OutcomeUnknown(f"Telegram answered what is not understood: {type(error).__name__}") from None
+
+
+def _unanswered(cause: BaseException | None) -> PlatformError:
+    what = type(cause).__name__ if cause else "no answer"
+    if isinstance(cause, NOT_SENT):
+        return TryLater(f"Telegram can not be reached: {what}", UNREACHABLE_S)
+    return OutcomeUnknown(f"Telegram did not answer: {what}")
+
+
+def _answer(payload: bytes) -> Answer:
+    try:
+        return read_answer(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Answer()  # from something between us and Telegram

@@ -1,0 +1,46 @@
+"""Markdown for Telegram: what models write, never refused, never longer than it was."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everturn.decide.telegram_text import to_html
+from everturn.decide.text import utf16
+from everturn.testing_telegram.entities import parsed
+
+MARKS = ["**", "*", "_", "~~", "`", "```", "\n", "\n```py\n", "[a](https://x.example/?a=1&b=2)", "# ", "> ", "- ", "<b>", "&amp;", "😀", " ", "word"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("a < b & c", "a &lt; b &amp; c"),
+        ("**bold** and *it* and _it_ and ~~no~~", "<b>bold</b> and <i>it</i> and <i>it</i> and <s>no</s>"),
+        ("**bold *and* it**", "<b>bold <i>and</i> it</b>"),
+        ("`a<b`", "<code>a&lt;b</code>"),
+        ("``a`b``", "<code>a`b</code>"),
+        ("2 * 3 * 4, snake_case_name, __init__", "2 * 3 * 4, snake_case_name, __init__"),
+        ("**open", "**open"),
+        ("[x](https://x.example/?a=1&b=2)", '<a href="https://x.example/?a=1&amp;b=2">x</a>'),
+        ("[x](javascript:alert)", "[x](javascript:alert)"),
+        ("## Title ##", "<b>Title</b>"),
+        ("# **Title**", "<b>Title</b>"),
+        ("#tag", "#tag"),
+        ("- one\n  * two\n+ three", "• one\n  • two\n• three"),
+        ("> a\n> *b*\nc", "<blockquote>a\n<i>b</i></blockquote>\nc"),
+        ("```\na < *b*\n```", "<pre>a &lt; *b*</pre>"),
+        ("```python\nx\n```\nafter", '<pre><code class="language-python">x</code></pre>\nafter'),
+        ("```python\nnot closed", '<pre><code class="language-python">not closed</code></pre>'),
+        ("~~~\n```\n~~~", "<pre>```</pre>"),
+        ("", ""),
+    ],
+)
+def test_each_mark_has_its_tag(text: str, html: str) -> None:
+    assert to_html(text) == html
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(MARKS) | st.text(max_size=5), max_size=30).map("".join))
+def test_it_is_always_understood_and_what_is_seen_is_never_longer(text: str) -> None:
+    visible, _ = parsed(to_html(text), "HTML")
+    assert utf16(visible) <= utf16(text)

@@ -1,0 +1,107 @@
+"""Telegram brings its updates to our door: with the secret, answered after the commit, and closed to everybody else."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from everturn.model import Inbound
+from everturn.platform.api import ApiPlatform
+from everturn.platform.telegram import TelegramPlatform
+from everturn.testing import ScriptedAgent, World
+from everturn.testing_telegram import BOT_ID
+from everturn.web.hooks import Hooks
+from everturn.web.server import make_app, serve
+from tests.contracts.telegram import TelegramDriver
+from tests.web.composition import Desk
+
+PATH = f"/hooks/telegram/{BOT_ID}"
+HEADER = "x-telegram-bot-api-secret-token"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@dataclass
+class Scene:
+    """A gateway that Telegram comes to; what it took is noted as it is committed."""
+
+    driver: TelegramDriver
+    platform: TelegramPlatform
+    url: str
+    taken: list[Inbound]
+
+
+@asynccontextmanager
+async def hooked(folder: Path) -> AsyncIterator[Scene]:
+    async with TelegramDriver() as driver:
+        port = free_port()
+        platform = driver.connected(hook_url=f"http://127.0.0.1:{port}{PATH}")
+        async with World(f"sqlite:///{folder / 'everturn.db'}", ScriptedAgent(), [platform]) as world:
+            scene = Scene(driver, platform, f"http://127.0.0.1:{port}", [])
+
+            async def take(inbound: Inbound) -> None:
+                await world.gateway.intake.take(inbound)
+                scene.taken.append(inbound)
+
+            parts = world.gateway.parts
+            app = make_app(
+                accept=world.gateway.intake.accept, chats=ApiPlatform(), hub=parts.hub, store=world.store, token="t",
+                key_of=parts.settings.key_of, message_chars=1000, control=Desk(), hooks=Hooks([platform], take),
+            )  # fmt: skip
+            serving = await serve(app, "127.0.0.1", port)
+            try:
+                yield scene
+            finally:
+                await serving.close()
+
+
+async def test_what_telegram_brings_is_taken_once_and_answered(tmp_path: Path) -> None:
+    async with hooked(tmp_path) as scene:
+        driver = scene.driver
+        driver.says("one")
+        await driver.until(lambda: driver.texts() == ["echo: one"])
+        driver.deliver_again()
+        driver.says("two")
+        await driver.until(lambda: len(driver.texts()) == 2)
+        assert driver.texts() == ["echo: one", "echo: two"]
+        assert [each.text for each in scene.taken] == ["one", "one", "two"]
+        assert scene.platform.contact.received_at is not None
+
+
+async def test_a_button_that_is_brought_is_answered_too(tmp_path: Path) -> None:
+    async with hooked(tmp_path) as scene:
+        driver = scene.driver
+        ann = driver.person("Ann")
+        await driver.until(lambda: driver.telegram.state.hook)
+        sent = await scene.platform.ask(driver.place("Ann"), "May I?", [], "1-0")
+        driver.telegram.screen(ann.id)[0]["reply_markup"] = {
+            "inline_keyboard": [[{"text": "Status", "callback_data": "/status"}]]
+        }
+        query = ann.presses(int(sent), "Status")
+        await driver.until(lambda: driver.telegram.state.presses[query])
+        assert [each.text for each in scene.taken] == ["/status"]
+
+
+async def test_nobody_else_gets_in(tmp_path: Path) -> None:
+    async with hooked(tmp_path) as scene, httpx.AsyncClient(base_url=scene.url) as client:
+        await scene.driver.until(lambda: scene.driver.telegram.state.hook)
+        update = {"update_id": 1, "message": {"message_id": 1, "chat": {"id": 1, "type": "private"}, "text": "forged"}}
+        secret = {HEADER: scene.platform.secret}
+        answers = await asyncio.gather(
+            client.post(PATH, json=update),
+            client.post(PATH, json=update, headers={HEADER: "guessed"}),
+            client.post("/hooks/telegram/1", json=update, headers=secret),
+            client.get(PATH, headers=secret),
+            client.post(PATH, content=b"x" * (2 << 20), headers=secret),
+            client.post(PATH, content=b"not json", headers=secret),
+        )
+        assert [each.status_code for each in answers] == [404, 404, 404, 405, 413, 200]
+        assert scene.taken == []
