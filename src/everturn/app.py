@@ -36,7 +36,7 @@ from everturn.supervise import watch_supervisor
 from everturn.telemetry import open_tracer
 from everturn.toolsets import Toolsets, Workshop
 from everturn.tracing import Tracer
-from everturn.web.server import Serving, make_app
+from everturn.web.server import Operations, Serving, make_app
 from everturn.web.server import serve as serve_http
 
 log = structlog.get_logger()
@@ -160,6 +160,7 @@ class Process:
             page=page_of(page, self._home, self._config),
             door=door_of(server),
             meters=gateway.parts.observing.meters,
+            operations=Operations(operator=gateway.operator, moves=gateway.parts.hub.changes),
         )
         serving = await serve_http(app, server.host, server.port)
         self._url = serving.url

@@ -52,3 +52,8 @@ def oldest_id(at: float) -> int:
 def made_at(number: int) -> float:
     """When the id was made, in UTC seconds."""
     return ((number >> (_COUNTER_BITS + _NODE_BITS)) + EPOCH_MS) / 1000
+
+
+def made_by(number: int, node: int) -> bool:
+    """Whether the id may be one of this instance's."""
+    return (number >> _COUNTER_BITS) % (1 << _NODE_BITS) == node % (1 << _NODE_BITS)

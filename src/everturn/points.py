@@ -13,6 +13,7 @@ ALL: frozenset[str] = frozenset(
         "inbox.committed",  # it is stored, the platform was not told
         "inbox.acknowledged",  # the platform was told
         "command.committed",  # a command's effect and end are stored
+        "action.committed",  # what an operator did is stored, nobody was woken
         "restart.told",  # who asked for a restart is told that we are back, and that is stored
         "turn.begun",  # the turn is stored as running, the agent has not started
         "turn.calling",  # the agent is about to call the model and that is stored
@@ -36,6 +37,7 @@ ALL: frozenset[str] = frozenset(
         "recovery.turn",  # one turn of a dead instance was recovered
         "recovery.outbox",  # replies of a dead instance were put right
         "recovery.done",  # recovery is complete, no platform was read
+        "recovery.ready",  # turns are taken again, and that is stored
         "drain.recorded",  # the drain's kind and reason are stored
         "drain.marked",  # one running turn was marked and released
         "drain.ended",  # how we ended is stored

@@ -43,6 +43,7 @@ NUMBERED = ("entry", "session", "message", "event")
 TABLES = (
     *NUMBERED, "instance", "inbox", "cursor", "turn", "attempt", "effect", "outbox",
     "approval", "allowance", "spending", "failure", "restart", "output", "memory",
+    "action", "recovery", "contact",
 )  # fmt: skip
 Dump = dict[str, list[tuple[object, ...]]]
 

@@ -70,6 +70,7 @@ OTHERS = (
     "approval.",
     "session.",
     "command.",
+    "action.",
     "restart.",
     "message.",
     "drain.",

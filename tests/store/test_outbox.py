@@ -192,7 +192,7 @@ async def test_a_doubtful_reply_follows_its_action(life: Life) -> None:
         Doubtful.LOOK: ("owed", 0, 1, "lost"),
         Doubtful.MARK: ("owed", 1, 0, "lost"),
         Doubtful.ASK: ("doubtful", 0, 0, "lost"),
-        Doubtful.DROP: ("dead", 0, 0, "lost"),
+        Doubtful.DROP: ("dead", 1, 0, "lost"),
     }
     assert await life.claim(Doubtful.ASK) is None
     assert (await claimed(life, Doubtful.MARK)).marked

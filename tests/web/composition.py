@@ -20,7 +20,7 @@ from everturn.testing import World
 from everturn.web.conversations import About
 from everturn.web.files import Files
 from everturn.web.messages import Accept
-from everturn.web.server import MOST_CONNECTIONS, PATIENCE_S, Door, Page, Serving, make_app, serve
+from everturn.web.server import MOST_CONNECTIONS, PATIENCE_S, Door, Operations, Page, Serving, make_app, serve
 
 TOKEN = "a-token-of-the-tests"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -179,6 +179,7 @@ async def running(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
             key_of=parts.settings.key_of, message_chars=settings.message_chars, token=TOKEN, control=desk,
             heartbeat_s=heartbeat_s, door=door, meters=parts.observing.meters,
+            operations=Operations(operator=world.gateway.operator, moves=parts.hub.changes),
             page=Page(chats=page, files=Files(files, file_bytes, 3 * file_bytes), about=About(version="test")),
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s, most_connections=most_connections)

@@ -43,7 +43,7 @@ async def _lives(home: Home, config_file: Path | None, message_id: str) -> list[
 
 def _tell(life: dict[str, Any], *, first: bool) -> None:
     from everturn.cli.tables import moment, show_table
-    from everturn.cli.timeline import timeline
+    from everturn.decide.timeline import timeline
 
     print("" if first else "\n", f"{printable(life['id'])} in {life['key']}", sep="")
     show_table(("", ""), [("now" if at is None else moment(at, exact=True), words) for at, words in timeline(life)])

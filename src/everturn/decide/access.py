@@ -26,7 +26,7 @@ GRANTABLE = (Scope.CHAT, Scope.READ, Scope.OPS, Scope.ADMIN)
 MEANINGS = {
     Scope.CHAT: "send messages and read the chats of the api platform",
     Scope.READ: "look: status, sessions, the life of a message, transcripts, figures",
-    Scope.OPS: "look, and act on the gateway: stop, restart",
+    Scope.OPS: "look, and act on the gateway: stop, restart, sessions, dead letters",
     Scope.ADMIN: "everything, keys included; not the owner's page",
 }
 OWNER = frozenset(Scope)
@@ -45,6 +45,7 @@ _RULES: tuple[tuple[str, frozenset[Scope], frozenset[Scope]], ...] = (
     ("/v1/", frozenset({Scope.CHAT}), frozenset({Scope.CHAT})),
     ("/metrics", frozenset({Scope.READ}), NOBODY),
     ("/openapi.json", frozenset({Scope.CHAT, Scope.READ}), NOBODY),
+    ("/ops/api/", frozenset({Scope.READ}), frozenset({Scope.OPS})),
     ("/control/keys", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/login", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/logout", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),

@@ -75,6 +75,12 @@ def origin_of(key: str) -> tuple[str, str]:
     return unquote(platform.partition("@")[0]), unquote(slot)
 
 
+def account_of(key: str) -> str:
+    """The account of ours that a session key names; empty for a platform's only one."""
+    _, _, platform, *_ = [*key.split(":", 3), "", "", ""]
+    return unquote(platform.partition("@")[2])
+
+
 def agent_of(key: str) -> str:
     """The name of the agent that a session key names."""
     _, agent, *_ = [*key.split(":", 2), "", ""]

@@ -21,6 +21,48 @@ class Resync:
     """Something happened that must be read from the store."""
 
 
+class Looking:
+    """One operator who looks: the names of what has moved since they last heard."""
+
+    def __init__(self) -> None:
+        self._moved: set[str] = set()
+        self._any = asyncio.Event()
+
+    def note(self, what: tuple[str, ...]) -> None:
+        """Something of these kinds moved; however often, it is told once."""
+        self._moved.update(what)
+        self._any.set()
+
+    async def next(self) -> list[str]:
+        """What has moved, waited for."""
+        await self._any.wait()
+        moved, self._moved = sorted(self._moved), set()
+        self._any.clear()
+        return moved
+
+
+class Changes:
+    """Tells operators that something moved, never what it is: they read the store. Costs nothing while nobody looks."""
+
+    def __init__(self) -> None:
+        self._lookers: set[Looking] = set()
+
+    def watch(self) -> Looking:
+        """Begin to look."""
+        looking = Looking()
+        self._lookers.add(looking)
+        return looking
+
+    def leave(self, looking: Looking) -> None:
+        """Look no more."""
+        self._lookers.discard(looking)
+
+    def note(self, *what: str) -> None:
+        """Something of these kinds moved: turns, sessions, inbox, outbox, platforms, instances."""
+        for looking in self._lookers:
+            looking.note(what)
+
+
 Item = Event | Delta | Hint | Resync
 RESYNC = Resync()
 ALL_OF = "all of "  # and a platform: watches whatever happens to any key of it
@@ -80,6 +122,7 @@ class Hub:
         self._watches: dict[str, set[Watch]] = {}
         self._live: dict[str, Delta] = {}
         self._wide = 0
+        self.changes = Changes()
 
     def watch(self, *keys: str) -> Watch:
         """Begin to watch; first read the store, then what comes."""
@@ -107,9 +150,11 @@ class Hub:
                     watch.put(event)
         if self._wide:
             self._tell_all(key)
+        self.changes.note("inbox", "outbox", "sessions", "turns")
 
     def moved(self, key: str, turn: int) -> None:
         """Tell that a running turn has committed something."""
+        self.changes.note("turns")
         for watch in self._watches.get(key, ()):
             watch.put(Hint("step", {"turn": str(turn)}))
 
@@ -124,6 +169,7 @@ class Hub:
             watch.put(RESYNC)
         if self._wide:
             self._tell_all(key)
+        self.changes.note("inbox", "outbox", "sessions", "turns")
 
     def stream(self, key: str, turn: str, text: str) -> None:
         """Show the text so far of a running turn."""

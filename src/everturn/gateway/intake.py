@@ -61,8 +61,10 @@ class Intake:
                 after = await self._parts.store.read(read_cursor, platform.name, platform.account)
                 async for inbound in platform.inbound(after):
                     await self.take(inbound)
+                    self._parts.contacts.reads(platform.name)
             except EverturnError as error:
                 log.warning("platform not readable", error=str(error))
+                self._parts.contacts.reads(platform.name, str(error))
             await self._parts.clock.sleep(RECONNECT_S)
 
     async def watch_store(self) -> None:
@@ -143,6 +145,7 @@ class Intake:
 
     def _follow(self, arrival: Arrival, accepted: Accepted) -> None:
         self._parts.hub.publish(arrival.key, accepted.events)
+        self._parts.contacts.received(arrival.source.platform, arrival.source.account)
         if accepted.outcome is not Outcome.ACCEPTED:
             return
         if arrival.kind == "command":

@@ -19,6 +19,7 @@ from everturn.decide import words
 from everturn.gateway.asking import Approvals
 from everturn.gateway.commands import Commands
 from everturn.gateway.intake import Intake
+from everturn.gateway.operator import Operator
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts, Settings
 from everturn.gateway.recovery import REASONS, Recovery, Report
@@ -61,6 +62,7 @@ class Gateway:
         self.outbox = Outbox(self.parts)
         self.turns = Turns(self.parts, agent, self.outbox)
         self.commands = Commands(self.parts, self.turns, self.outbox, self._restart_asked)
+        self.operator = Operator(self.parts, self.turns, self.outbox)
         self.sending = Sending(self.parts, self.outbox)
         self.intake = Intake(self.parts, self.turns, self.commands, self.outbox)
         self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
@@ -86,6 +88,7 @@ class Gateway:
         if self.report.storm:
             self._loops.append(self._supervised(self.turns.resume_after_calm()))
         self.turns.open()
+        await self.recovery.ready()
         log.info("recovered", **{name: getattr(self.report, name) for name in Report.__slots__})
         return self.report
 

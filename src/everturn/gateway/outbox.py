@@ -35,6 +35,7 @@ class Outbox:
         self._parts = parts
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
+        self._asleep: set[str] = set()
         self._stopping = False
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -50,6 +51,13 @@ class Outbox:
             self._again.add(key)
         else:
             self._open_lane(key, None)
+
+    def hurry(self, key: str) -> None:
+        """The key owes a reply that is due now: a lane that sleeps until a later one is due looks again."""
+        if key in self._asleep:
+            self._lanes[key].cancel()
+        else:
+            self.wake(key)
 
     async def quiet(self) -> None:
         """Wait until nothing is due or being sent."""
@@ -106,9 +114,11 @@ class Outbox:
             if not isinstance(found, float):
                 return found
             self._count(-1)
+            self._asleep.add(key)
             try:
                 await self._parts.clock.sleep(max(0.0, found - self._parts.clock.now()))
             finally:
+                self._asleep.discard(key)
                 self._count(1)
 
     async def _claim(self, key: str) -> Reply | float | None:
@@ -135,6 +145,7 @@ class Outbox:
         except Exception as error:  # noqa: BLE001  an adapter that breaks its word must not end the lane
             outcome = await self._failed(reply, OutcomeUnknown(f"{type(error).__name__}: {error}"))
         self._parts.observing.delivered(reply, began, outcome)
+        self._parts.hub.changes.note("outbox", "platforms")
         return more
 
     async def _send_parts(self, reply: Reply) -> bool:
@@ -170,6 +181,7 @@ class Outbox:
         else:
             more = await store.run(record_sent, reply.id, out, now, reply.key)
         points.reached("send.committed")
+        self._parts.contacts.sent(reply.source.platform, reply.source.account)
         return more
 
     async def _failed(self, reply: Reply, error: PlatformError) -> str:

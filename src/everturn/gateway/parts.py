@@ -14,6 +14,7 @@ from everturn.decide.rights import NO_RIGHTS, Rights
 from everturn.decide.routes import Route, agent_for
 from everturn.decide.session import ResetPolicy
 from everturn.decide.spending import Limits
+from everturn.gateway.contacts import Contacts
 from everturn.gateway.hub import Hub
 from everturn.gateway.observing import Observing
 from everturn.gateway.traces import Traces
@@ -106,6 +107,7 @@ class Parts:
         self.platforms = platforms
         self.hub = Hub()
         self.observing = Observing(clock, platforms, Traces(tracer, store, clock) if tracer else None)
+        self.contacts = Contacts(store, clock, platforms)
         self.instance = 0
         self.ids = ids or Ids(clock, 0)
         # Asking what a platform can do is slow enough to be done once.
@@ -115,6 +117,10 @@ class Parts:
     def delivery(self, platform: str) -> Delivery:
         """How replies to a platform leave; those to one that is not connected wait for it."""
         return self._deliveries.get(platform) or Delivery(by_event=False)
+
+    def event_platforms(self) -> frozenset[str]:
+        """The platforms whose people watch events: what is told there is delivered with its commit."""
+        return frozenset(name for name, delivery in self._deliveries.items() if delivery.by_event)
 
     def sender(self, platform: str) -> CanSend | None:
         """The platform, if replies can be sent to it now."""

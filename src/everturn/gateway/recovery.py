@@ -17,6 +17,7 @@ from everturn.gateway.turns import Turns
 from everturn.store.operations.inbox import keys_with_work, waiting_commands
 from everturn.store.operations.instances import Life, found_unclean, last_end, record_end, unclean_boots, without_end
 from everturn.store.operations.outbox import keys_with_replies, recover_sending
+from everturn.store.operations.overview import close_dead, note_planned, note_ready
 from everturn.store.operations.questions import answered_keys
 from everturn.store.operations.recovery import (
     THE_GATEWAY_ENDED,
@@ -53,6 +54,7 @@ class Recovery:
         self._turns = turns
         self._commands = commands
         self._outbox = outbox
+        self._took_up = False  # whether work of another life was taken up, which is told when turns are taken again
 
     async def at_start(self) -> Report:
         """Everything that must be right before the first message is read."""
@@ -70,6 +72,7 @@ class Recovery:
             await self._commands.apply_now(number, platform)
         await self._commands.tell_back()
         resumable = await self._schedule()
+        self._took_up = bool(dead) or await store.run(note_planned, self._parts.instance, now)
         points.reached("recovery.done")
         last = "unclean" if dead else await self._last_life()
         return Report(
@@ -82,7 +85,18 @@ class Recovery:
         for life in dead:
             await self._recover(life)
         if dead:
+            self._took_up = True
             await self._schedule()
+            await self.ready()
+
+    async def ready(self) -> None:
+        """Turns are taken again: how long others' work lay still is known now."""
+        if not self._took_up:
+            return
+        self._took_up = False
+        await self._parts.store.run(note_ready, self._parts.instance, self._parts.clock.now())
+        points.reached("recovery.ready")
+        self._parts.hub.changes.note("instances", "sessions", "turns")
 
     async def _dead(self) -> list[Life]:
         others = await self._parts.store.read(without_end, self._parts.instance)
@@ -113,7 +127,10 @@ class Recovery:
         recovered = await asyncio.gather(*(self._cut_off(*each, cause) for each in verdicts))
         await store.run(recover_sending, life.number, self._parts.doubts(), now)
         points.reached("recovery.outbox")
-        await store.run(record_end, life.number, ended, now)
+        if ended == "unclean":
+            await store.run(close_dead, life.number, self._parts.instance, now)
+        else:
+            await store.run(record_end, life.number, ended, now)
         return [each for each in recovered if each is not None]
 
     async def _cut_off(self, turn: int, key: str, verdict: Verdict, cause: Interruption) -> Recovered | None:

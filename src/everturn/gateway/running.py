@@ -11,6 +11,7 @@ import structlog
 from everturn import points
 from everturn.agent.interface import Agent, Answer
 from everturn.decide import words
+from everturn.decide.keys import account_of, origin_of
 from everturn.decide.recovery import Verdict
 from everturn.decide.text import storable
 from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
@@ -124,6 +125,7 @@ class Runner:
 
     def _told(self, key: str, finished: Finished) -> None:
         self._parts.hub.ended(key)
+        self._parts.contacts.sent(origin_of(key)[0], account_of(key))
         if finished.events:
             self._parts.hub.publish(key, finished.events)
         else:

@@ -104,8 +104,8 @@ class Conversations:
             Route("/web/conversations", self.all),
             Route(one, self.show),
             Route(one + "/rows", self.rows),
-            Route(one + "/messages", _Bare(self.post), methods=["POST"]),
-            Route(one + "/events", _Bare(self.watch), methods=["GET"]),
+            Route(one + "/messages", Bare(self.post), methods=["POST"]),
+            Route(one + "/events", Bare(self.watch), methods=["GET"]),
         ]
 
     async def me(self, _: Request) -> Response:
@@ -172,7 +172,7 @@ class Conversations:
         return self._key_of(self._chats.source(self._chat(scope)))
 
 
-class _Bare:
+class Bare:
     """An endpoint without Starlette's request and response."""
 
     def __init__(self, run: Callable[[Scope, Receive, Send], object]) -> None:

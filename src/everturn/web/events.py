@@ -66,6 +66,16 @@ class Watched:
     added: bool = False  # of a text that grows, send what was added
 
 
+class Feed(Protocol):
+    """What fills a stream; `started` once the answer's head is out."""
+
+    started: bool
+
+    async def run(self) -> None:
+        """Send until there is a reason to end."""
+        ...
+
+
 class EventStreams:
     """`GET .../events`, any number of them up to a bound, and up to one for each person."""
 
@@ -78,23 +88,29 @@ class EventStreams:
         self._persons: Counter[str] = Counter()
 
     async def __call__(self, watched: Watched, after: int | None, receive: Receive, send: Send) -> None:
-        """Stream until the client goes, the store fails or `close` ends it."""
+        """Stream a key's events until the client goes, the store fails or `close` ends it."""
+        await self.stream(
+            _Feed(self._hub, self._store, watched, send, self._heartbeat_s, after), watched, receive, send
+        )
+
+    async def stream(self, feed: Feed, watched: Watched, receive: Receive, send: Send) -> None:
+        """Let a feed fill a stream, within the bounds."""
+        person = watched.person
         if len(self._open) >= self._most:
             await answer(send, not_now(f"{self._most} event streams are open; close one"))
             return
-        if watched.person and self._persons[watched.person] >= watched.most:
+        if person and self._persons[person] >= watched.most:
             await answer(send, refusal(429, watched.too_many, retry_after(FULL_S)))
             return
-        feed = _Feed(self._hub, self._store, watched, send, self._heartbeat_s)
-        feeding = asyncio.ensure_future(feed.run(after))
+        feeding = asyncio.ensure_future(feed.run())
         gone = asyncio.ensure_future(_gone(receive))
-        self._open[feeding] = watched.person
-        self._persons[watched.person] += 1
+        self._open[feeding] = person
+        self._persons[person] += 1
         try:
             await asyncio.wait({feeding, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._open[feeding]
-            self._persons[watched.person] -= 1
+            self._persons[person] -= 1
             await _ended(feeding, gone)
         await _conclude(feed, feeding, send)
 
@@ -118,8 +134,11 @@ _BEAT = _Beat()
 class _Feed:
     """One stream: where it is in the key's events, and how to go on."""
 
-    def __init__(self, hub: Hub, store: Store, watched: Watched, send: Send, heartbeat_s: float) -> None:
+    def __init__(
+        self, hub: Hub, store: Store, watched: Watched, send: Send, heartbeat_s: float, after: int | None
+    ) -> None:
         self._hub = hub
+        self._after = after
         self._store = store
         self._key = watched.key
         self._keys = (watched.key, *watched.also)
@@ -134,13 +153,13 @@ class _Feed:
         self._asked_at = 0.0
         self.started = False
 
-    async def run(self, after: int | None) -> None:
+    async def run(self) -> None:
         """Watch before reading, so that nothing falls between the two."""
         watch = self._watch = self._hub.watch(*self._keys)
         running = self._hub.live(self._key)
         self._timer = self._loop.call_later(self._heartbeat_s, self._beat)
         try:
-            await self._begin(after)
+            await self._begin(self._after)
             if running is not None:
                 await self._show(running)
             while self._admitted is None or await self._may_go_on(self._admitted):
@@ -288,7 +307,7 @@ async def _ended(*tasks: asyncio.Future[None]) -> None:
     await asyncio.wait(tasks)
 
 
-async def _conclude(feed: _Feed, feeding: asyncio.Future[None], send: Send) -> None:
+async def _conclude(feed: Feed, feeding: asyncio.Future[None], send: Send) -> None:
     """Close the answer in form; a store that failed before it began is a 503."""
     error = None if feeding.cancelled() else feeding.exception()
     if error is not None and not isinstance(error, StoreError):

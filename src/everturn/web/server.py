@@ -30,6 +30,9 @@ from everturn.web.hooks import Hooks
 from everturn.web.keys import Keys
 from everturn.web.messages import Accept, Chats, Messages
 from everturn.web.metrics import Metrics
+from everturn.web.ops.acting import Acting, Operator
+from everturn.web.ops.changes import Changes, Moves
+from everturn.web.ops.looking import Looking
 from everturn.web.page_files import PageFiles
 from everturn.web.room import notice_the_vanished, room_for
 from everturn.web.transcripts import Transcripts
@@ -49,6 +52,14 @@ class Page:
     chats: Chats
     files: Files
     about: About = About()  # noqa: RUF009  frozen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operations:
+    """What the operator's endpoints need: who acts, and who says that something moved."""
+
+    operator: Operator
+    moves: Moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +86,7 @@ def make_app(
     hooks: Hooks | None = None,
     door: Door = Door(),  # noqa: B008  frozen
     meters: Meters | None = None,
+    operations: Operations | None = None,
 ) -> WebApp:
     """The gateway's web application: the endpoints of the api platform, health and control, and the page."""
     clock = door.clock
@@ -94,6 +106,11 @@ def make_app(
             about=page.about,
         )  # fmt: skip
         routes += [*talks.routes(), *page.files.routes(), *PageFiles().routes()]
+    if operations is not None:
+        operator = operations.operator
+        looking = Looking(store=store, clock=clock, control=control, chats=chats, platforms=operator.platforms)
+        changes = Changes(operations.moves, events, access, heartbeat_s)
+        routes += [*looking.routes(), *Acting(operator).routes(), *changes.routes()]
     others = Starlette(routes=routes, exception_handlers=HANDLERS)
     others.router.redirect_slashes = False
     return WebApp(

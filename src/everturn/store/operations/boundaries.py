@@ -28,6 +28,7 @@ NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
 _BECAUSE = {
     "/stop": "the user stopped the task",
     "/new": "the user began a new conversation",
+    "operator": "an operator ended the task",
     "interrupted": "the user interrupted the task with a new message",
 }
 
@@ -120,13 +121,14 @@ def end_open_turn(entry: SessionEntry, state: str, inbox_state: str, why: str, a
         why,
     )
     yield sql(
-        "UPDATE inbox SET state=$3, ended_at=$4, why=$5"
+        "UPDATE inbox SET state=$3, ended_at=$4, why=$5, dead_at=$6"
         " WHERE key=$1 AND ended_at IS NULL AND turn=$2 AND state='claimed'",
         entry.key,
         entry.turn,
         inbox_state,
         at,
         why,
+        at if inbox_state == "dead" else None,
     )
 
 

@@ -68,12 +68,12 @@ def new(asked: Asked) -> Op[str]:
     return words.fresh(len(withdrawn)) + command_words.titled(title)
 
 
-def reset_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool]:
-    """Point the key at a fresh session because its user asked for it. False when there is nothing to leave."""
+def reset_session(entry: SessionEntry, session_id: str, at: float, why: str = "/new") -> Op[bool]:
+    """Point the key at a fresh session because somebody asked for it. False when there is nothing to leave."""
     if entry.session_id is None:
         return False
     if entry.turn is not None:
-        yield from end_open_turn(entry, "stopped", "withdrawn", "/new", at)
+        yield from end_open_turn(entry, "stopped", "withdrawn", why, at)
     length = yield from release(entry)
     yield from end_session(entry.session_id, "new", length, at)
     yield from open_session(session_id, entry.key, entry.session_id, "", at)
@@ -117,7 +117,7 @@ def resume(asked: Asked) -> Op[str]:
     """Bring back the suspended session, or go back to an earlier one of this conversation."""
     entry, argument, at = asked.entry, asked.command.argument.strip(), asked.at
     if isinstance(entry.state, Suspended) and not argument:
-        cut_off = yield from _bring_back(entry.key, entry.session_id or "", at)
+        cut_off = yield from bring_back(entry.key, entry.session_id or "", at)
         return words.resumed(entry.session_id or "", cut_off)
     earlier = yield from earlier_sessions(entry.key, _in_use(entry), SEARCHED if argument else LISTED)
     if not argument:
@@ -199,10 +199,10 @@ def switch_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool |
     last = yield sql("SELECT max(seq) FROM message WHERE session_id=$1", session_id)
     previous = entry.previous_session_id if entry.session_id == session_id else entry.session_id
     yield from point_at(entry.key, session_id, previous, None, had_activity=False, seq=last[0][0] or 0)
-    return (yield from _bring_back(entry.key, session_id, at))
+    return (yield from bring_back(entry.key, session_id, at))
 
 
-def _bring_back(key: str, session_id: str, at: float) -> Op[bool]:
+def bring_back(key: str, session_id: str, at: float) -> Op[bool]:
     """A session that was suspended in the middle of its work gets the note of its interruption with the next message."""
     rows = yield sql("SELECT mark FROM session WHERE session_id=$1", session_id)
     reason = rows[0][0] if rows else None

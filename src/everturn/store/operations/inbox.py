@@ -147,7 +147,7 @@ def turn_away(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:
         yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
     if not (yield _row(arrival, "dead", None)):
         return (yield from events_of(arrival.key, arrival.at))  # what this operation told when it ran before
-    yield sql("UPDATE inbox SET ended_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, why)
+    yield sql("UPDATE inbox SET ended_at=$2, dead_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, why)
     delivery = Delivery(by_event=arrival.by_event)
     facts = yield from tell(arrival.id, arrival.key, arrival.source, text, why, arrival.at, delivery)
     return (yield from report(arrival.key, entry.event_seq, facts))

@@ -130,7 +130,8 @@ def try_later(reply: int, due_at: float, error: str) -> Op[None]:
 def give_up(reply: int, now: float, error: str) -> Op[None]:
     """A dead letter: visible, and kept until somebody sends it again or drops it."""
     yield sql(
-        "UPDATE outbox SET state='dead', ended_at=$2, error=$3 WHERE id=$1 AND state IN ('owed','sending','doubtful')",
+        "UPDATE outbox SET state='dead', ended_at=$2, error=$3, dead_at=CASE kind WHEN 'progress' THEN NULL ELSE CAST($2 AS FLOAT8) END"
+        " WHERE id=$1 AND state IN ('owed','sending','doubtful')",
         reply,
         now,
         error,
@@ -140,6 +141,7 @@ def give_up(reply: int, now: float, error: str) -> Op[None]:
 def doubt(reply: int, action: Doubtful, now: float, error: str) -> Op[None]:
     """It may have been sent: what happens next follows the platform's class and the owner's policy."""
     if action is Doubtful.DROP:
+        yield sql("UPDATE outbox SET marked=1 WHERE id=$1 AND state='sending'", reply)  # if somebody sends it after all
         yield from give_up(reply, now, error)
         return
     state = "doubtful" if action is Doubtful.ASK else "owed"

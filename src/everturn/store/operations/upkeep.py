@@ -13,12 +13,16 @@ from everturn.store.operations.outputs import forget_outputs
 DAY_S = 86_400.0
 EVENTS_KEPT_S = 7 * DAY_S
 IDS_KEPT_S = 37 * DAY_S  # a message's id outlives its body by 30 days
-BODIES_KEPT_S = 7 * DAY_S
+BODIES_KEPT_S = 7 * DAY_S  # those of dead letters go with their id: somebody may run them again
+RECOVERIES_KEPT_S = 365 * DAY_S
 BATCH = 500
 FORGET_IDS = (
     "DELETE FROM inbox WHERE id IN (SELECT id FROM inbox WHERE id<$1 AND ended_at<$3 ORDER BY id LIMIT $2) RETURNING 1"
 )
-FORGET_REPLIES = "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE id<$1 AND state='sent' ORDER BY id LIMIT $2) RETURNING 1"
+FORGET_REPLIES = (
+    "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE id<$1"
+    " AND (state='sent' OR (state='dead' AND dead_at IS NULL)) ORDER BY id LIMIT $2) RETURNING 1"
+)
 
 
 def idle_entries(after: str, limit: int) -> Op[list[SessionEntry]]:
@@ -58,6 +62,8 @@ def forget(now: float) -> Op[int]:
     replies = yield sql(FORGET_REPLIES, oldest_id(now - IDS_KEPT_S), BATCH)
     bodies = yield from _forget_bodies(now)
     outputs = yield from forget_outputs(now)
+    yield sql("DELETE FROM action WHERE at<$1", now - IDS_KEPT_S)
+    yield sql("DELETE FROM recovery WHERE found_at<$1", now - RECOVERIES_KEPT_S)
     return len(gone) + len(ids) + len(replies) + bodies + outputs
 
 
@@ -67,7 +73,7 @@ def _forget_bodies(now: float) -> Op[int]:
     after = int(place[0][0]) if place else 0
     rows = yield sql(
         "UPDATE inbox SET body='' WHERE id IN (SELECT id FROM inbox WHERE id>$1 AND id<$2 AND ended_at IS NOT NULL"
-        " ORDER BY id LIMIT $3) RETURNING id",
+        " AND dead_at IS NULL ORDER BY id LIMIT $3) RETURNING id",
         after,
         oldest_id(now - BODIES_KEPT_S),
         BATCH,

@@ -34,10 +34,13 @@ WHYS = {
     "/new": "the user began a fresh conversation (/new)",
     "/stop": "the user stopped it (/stop)",
     "/resume": "the user went to another conversation (/resume)",
+    "operator": "an operator ended it",
     "too_long": "it is longer than what is taken",
     "asking": "it waits until a question is answered",
     "queue_full": "too many messages were waiting",
 }
+FAILED = frozenset({"failed", "suspended"})
+CUT_OFF = frozenset({"the gateway ended", "restart_timeout", "shutdown_timeout", "failed", "suspended"})
 STILL_OPEN = frozenset({"running", "waiting", "interrupted"})
 
 
@@ -47,19 +50,37 @@ class Line(NamedTuple):
     at: float
     rank: int
     words: str
+    kind: str = "turn"  # in, turn, step, tool, out or trouble: how it is drawn
+    took_s: float | None = None  # how long it lasted, where it ended something that began
+    detail: str | None = None  # what somebody else said of it: an error, a question
 
 
 def timeline(life: Json) -> list[tuple[float | None, str]]:
     """Everything that happened to a message, oldest first; what is still open has no time and comes last."""
+    happened: list[tuple[float | None, str]] = [(line.at, line.words) for line in _happened(life)]
+    return happened + [(None, words) for words, _ in _still_open(life)]
+
+
+def drawn(life: Json) -> list[Json]:
+    """The same, with what a picture of it needs."""
+    lines: list[Json] = [
+        {"at": line.at, "what": line.words, "detail": line.detail, "kind": line.kind, "took_s": line.took_s}
+        for line in _happened(life)
+    ]
+    return lines + [
+        {"at": None, "what": words, "detail": None, "kind": kind, "took_s": None} for words, kind in _still_open(life)
+    ]
+
+
+def _happened(life: Json) -> list[Line]:
     turn = life.get("turn")
     lines = [_received(life), *(_turn(turn) if turn else ()), *_replies(life["replies"]), *_ended(life)]
-    happened: list[tuple[float | None, str]] = [(line.at, line.words) for line in sorted(lines)]
-    return happened + [(None, words) for words in _still_open(life)]
+    return sorted(lines, key=lambda line: line[:3])
 
 
 def _received(life: Json) -> Line:
     what = "command" if life["kind"] == "command" else "message"
-    return Line(life["received_at"], 0, f"{what} received from {life['platform']} and stored")
+    return Line(life["received_at"], 0, f"{what} received from {life['platform']} and stored", "in")
 
 
 def _turn(turn: Json) -> Iterator[Line]:
@@ -69,20 +90,21 @@ def _turn(turn: Json) -> Iterator[Line]:
         yield from _attempt(attempt)
     for step in turn["steps"]:
         words = f"step {step['seq']}: {STEPS.get(step['role'], step['role'])} (attempt {step['attempt']})"
-        yield Line(max(step["at"], begun), 5 if step["role"] == "tool" else 3, words)
+        yield Line(max(step["at"], begun), 5 if step["role"] == "tool" else 3, words, "step")
     for effect in turn["effects"]:
         yield from _effect(effect)
     for failure in turn.get("failures", ()):
         wait = f"; tried again after {failure['wait_s']:g} s" if failure["wait_s"] else ""
-        yield Line(
-            failure["at"], 3, f"{_failed(failure['kind'])}: {failure['why']}{wait} (attempt {failure['attempt']})"
-        )
+        words = f"{_failed(failure['kind'])}: {failure['why']}{wait} (attempt {failure['attempt']})"
+        yield Line(failure["at"], 3, words, "trouble", detail=failure["why"])
     for approval in turn.get("approvals", ()):
         yield from _approval(approval)
     if turn["ended_at"] is not None:
         if turn.get("usage", {}).get("requests"):
             yield Line(turn["ended_at"], 8, _used(turn["usage"]))
-        yield Line(turn["ended_at"], 9, f"turn ended: {_why(turn['why'] or turn['state'])}")
+        kind = "trouble" if turn["state"] in FAILED else "turn"
+        words = f"turn ended: {_why(turn['why'] or turn['state'])}"
+        yield Line(turn["ended_at"], 9, words, kind, turn["ended_at"] - begun)
 
 
 def _failed(kind: str) -> str:
@@ -90,10 +112,12 @@ def _failed(kind: str) -> str:
 
 
 def _approval(approval: Json) -> Iterator[Line]:
-    yield Line(approval["asked_at"], 4, f"question {approval['id']} asked: may {approval['tool']} be used?")
+    words = f"question {approval['id']} asked: may {approval['tool']} be used?"
+    yield Line(approval["asked_at"], 4, words, "tool", detail=approval.get("question"))
     if approval["answered_at"] is not None:
         by = f" by {approval['answered_by']}" if approval["answered_by"] else ""
-        yield Line(approval["answered_at"], 1, f"question {approval['id']} {approval['state']}{by}")
+        words = f"question {approval['id']} {approval['state']}{by}"
+        yield Line(approval["answered_at"], 1, words, "tool", approval["answered_at"] - approval["asked_at"])
 
 
 def _used(usage: Json) -> str:
@@ -114,21 +138,28 @@ def _attempt(attempt: Json) -> Iterator[Line]:
     given = f"with the note {note}" if note else "without a note"
     yield Line(attempt["started_at"], 2, f"attempt {number} began {given} (gateway life {attempt['instance']})")
     if attempt["ended_at"] is not None:
-        yield Line(attempt["ended_at"], 8, f"attempt {number} ended: {_why(attempt['why'])}")
+        kind = "trouble" if attempt["why"] in CUT_OFF else "turn"
+        words = f"attempt {number} ended: {_why(attempt['why'])}"
+        yield Line(attempt["ended_at"], 8, words, kind, attempt["ended_at"] - attempt["started_at"])
 
 
 def _effect(effect: Json) -> Iterator[Line]:
     name = f"effect {effect['name']} {effect['call_id']}"
-    yield Line(effect["begun_at"], 4, f"{name} ({effect['class']}) begun (attempt {effect['attempt']})")
+    yield Line(effect["begun_at"], 4, f"{name} ({effect['class']}) begun (attempt {effect['attempt']})", "tool")
     if effect["done_at"] is not None:
-        yield Line(effect["done_at"], 4, f"{name} done")
+        yield Line(effect["done_at"], 4, f"{name} done", "tool", effect["done_at"] - effect["begun_at"])
 
 
 def _replies(replies: list[Json]) -> Iterator[Line]:
     for reply in replies:
-        yield Line(reply["created_at"], 6, f"{reply['kind']} written")
+        yield Line(reply["created_at"], 6, f"{reply['kind']} written", "out")
         if reply["ended_at"] is not None:
-            yield Line(reply["ended_at"], 7, f"{reply['kind']} {_delivery(reply)}")
+            kind, took_s = _out(reply), reply["ended_at"] - reply["created_at"]
+            yield Line(reply["ended_at"], 7, f"{reply['kind']} {_delivery(reply)}", kind, took_s, reply["error"])
+
+
+def _out(reply: Json) -> str:
+    return "trouble" if reply["error"] or reply["state"] in {"dead", "doubtful"} else "out"
 
 
 def _delivery(reply: Json) -> str:
@@ -152,21 +183,29 @@ def _parts(stored: object) -> str:
 def _ended(life: Json) -> Iterator[Line]:
     if life["ended_at"] is not None:
         why = f": {_why(life['why'])}" if life["why"] else ""
-        yield Line(life["ended_at"], 10, f"{ENDS.get(life['state'], life['state'])}{why}")
+        kind, took_s = ("trouble" if life["state"] == "dead" else "in"), life["ended_at"] - life["received_at"]
+        yield Line(life["ended_at"], 10, f"{ENDS.get(life['state'], life['state'])}{why}", kind, took_s)
 
 
-def _still_open(life: Json) -> Iterator[str]:
+def _still_open(life: Json) -> Iterator[tuple[str, str]]:
     turn = life.get("turn")
-    for effect in turn["effects"] if turn else ():
-        if effect["done_at"] is None:
-            yield f"effect {effect['name']} {effect['call_id']} has no result: its outcome is unknown"
+    yield from _open_effects(turn) if turn else ()
     if turn and turn["state"] in STILL_OPEN:
-        yield f"turn {turn['id']} is {turn['state']}" + (f": {_why(turn['reason'])}" if turn["reason"] else "")
+        words = f"turn {turn['id']} is {turn['state']}" + (f": {_why(turn['reason'])}" if turn["reason"] else "")
+        yield words, "trouble" if turn["state"] == "interrupted" else "turn"
     for reply in life["replies"]:
         if reply["ended_at"] is None:
-            yield f"{reply['kind']} {_delivery(reply)}"
+            yield f"{reply['kind']} {_delivery(reply)}", _out(reply)
     if life["ended_at"] is None:
-        yield OPEN.get(life["state"], f"the message is {life['state']}")
+        yield OPEN.get(life["state"], f"the message is {life['state']}"), "in"
+
+
+def _open_effects(turn: Json) -> Iterator[tuple[str, str]]:
+    for effect in turn["effects"]:
+        if effect["done_at"] is None:
+            running = turn["state"] == "running" and effect["attempt"] == turn["attempts"][-1]["attempt"]
+            state = "is running" if running else "has no result: its outcome is unknown"
+            yield f"effect {effect['name']} {effect['call_id']} {state}", "tool" if running else "trouble"
 
 
 def _why(why: object) -> str:

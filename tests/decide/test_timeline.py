@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from everturn.cli.timeline import timeline
+from everturn.decide.timeline import timeline
 
 Json = dict[str, Any]
 

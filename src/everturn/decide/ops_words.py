@@ -1,0 +1,80 @@
+"""What an operator is told: what a turn does, what an action did, why it can not be done; and what the people of a chat are
+told of an operator's action.
+"""
+
+from __future__ import annotations
+
+CONFLICT = "this id was used before, for another action; use a new one for each"
+
+
+def step_words(state: str, tool: str | None, effect: str | None) -> str:
+    """What a turn does, or did last."""
+    if state == "waiting":
+        return "waits for a person's answer"
+    if state == "interrupted":
+        return f"cut off while the tool {tool} was running" if effect == "begun" else "cut off"
+    if state != "running":
+        return state.replace("_", " ")
+    return f"tool {tool} is running" if effect == "begun" else "the model is working"
+
+
+# -- what an action did, and why it can not be done --------------------------------------------------------------------
+
+NO_CONVERSATION = "there is no conversation under this key"
+NOTHING_RUNS = "nothing is running there, so there is nothing to stop"
+SUSPENDED_ALREADY = "this conversation is suspended already"
+NOTHING_TO_RESET = "this conversation has not begun, so there is nothing to reset"
+RUNS_ALREADY = "its task is running already"
+NOTHING_TO_RESUME = "this conversation is neither suspended nor cut off: its next message simply continues it"
+GOES_ON_WITH_WORDS = (
+    "its task has ended; the next message there continues the conversation, with a note of what happened"
+)
+NO_REPLY = "there is no such reply"
+BEING_SENT = "it is being sent right now; look again in a moment"
+DELIVERED = "it is delivered already"
+ONLY_DOUBTFUL = "only a reply whose delivery is in doubt can be marked as delivered"
+NO_MESSAGE = "there is no such dead letter; it may have been run again or put away already"
+NO_WORDS = "its words are no longer kept, so it can not be run again"
+A_COMMAND = "it is a command; type it again instead"
+SUSPENDED = "its conversation is suspended: resume or reset that first"
+
+SENT_AGAIN = "It is sent again now."
+SENT_MARKED = "It is sent again now, marked as a possible repetition."
+REPLY_DROPPED = "It is put away and will not be sent."
+MARKED_SENT = "It is marked as delivered."
+MESSAGE_AGAIN = "It is answered again, as a new task behind what waits there."
+MESSAGE_DROPPED = "It is put away."
+STOPPED = "The task is stopped; the conversation is kept."
+SUSPENDED_NOW = "The conversation is suspended; nothing is deleted."
+RESUMED = "The conversation is in force again, with its whole history."
+GOES_ON = "The interrupted task goes on."
+
+
+def reset_done(withdrawn: int) -> str:
+    """A conversation was reset."""
+    return "A fresh conversation begins there with the next message; the earlier one is kept." + _withdrawn(withdrawn)
+
+
+# -- what the people of the chat are told ------------------------------------------------------------------------------
+
+TELL_STOPPED = "An operator stopped the task. The conversation is kept."
+TELL_SUSPENDED = (
+    "An operator suspended this conversation. Nothing is deleted. Send /resume to bring it back, or just write to start a"
+    " fresh conversation."
+)
+TELL_RESUMED = "An operator brought this conversation back, with its whole history."
+TELL_CUT_OFF = f"{TELL_RESUMED} Its last task was interrupted: write to continue it."
+
+
+def tell_reset(withdrawn: int) -> str:
+    """For the chat whose conversation an operator reset."""
+    text = "An operator began a fresh conversation here. The earlier one is kept; send /resume to bring it back."
+    return text + _withdrawn(withdrawn)
+
+
+def _withdrawn(count: int) -> str:
+    if not count:
+        return ""
+    return (
+        " 1 message not yet begun was withdrawn." if count == 1 else f" {count} messages not yet begun were withdrawn."
+    )

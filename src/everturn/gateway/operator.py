@@ -1,0 +1,59 @@
+"""Doing what an operator asks: the action is committed, then the loops of this process are woken. A process that dies between
+the two finds the rows at its next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from everturn import points
+from everturn.gateway.outbox import Outbox
+from everturn.gateway.parts import Parts
+from everturn.gateway.turns import Turns
+from everturn.model import Json
+from everturn.store.interface import Op
+from everturn.store.operations.acting import Act, Acted, Impossible, act_on_message, act_on_reply, act_on_session
+
+DOES: dict[str, Callable[[Act], Op[Acted | Impossible]]] = {
+    "session": act_on_session,
+    "message": act_on_message,
+    "reply": act_on_reply,
+}
+
+
+class Operator:
+    """The hands of whoever looks after the gateway."""
+
+    def __init__(self, parts: Parts, turns: Turns, outbox: Outbox) -> None:
+        self._parts = parts
+        self._turns = turns
+        self._outbox = outbox
+
+    async def act(self, what: str, action: str, target: str, action_id: str, who: str) -> Acted | Impossible:
+        """Do something to a session, a message or a reply, once for each id; returns after the commit."""
+        parts = self._parts
+        act = Act(
+            id=action_id, action=action, target=target, who=who, at=parts.clock.now(), number=parts.ids.next(),
+            session_id=parts.ids.session(), by_event=parts.event_platforms(),
+        )  # fmt: skip
+        acting = parts.store.run(DOES[what], act)
+        # What follows the commit happens even if who asked goes away meanwhile.
+        acting.add_done_callback(self._follow)
+        return await asyncio.shield(acting)
+
+    def platforms(self) -> dict[tuple[str, str], Json]:
+        """The platforms of this process, and how they are."""
+        return self._parts.contacts.connected()
+
+    def _follow(self, acting: asyncio.Future[Acted | Impossible]) -> None:
+        acted = None if acting.cancelled() or acting.exception() else acting.result()
+        if not isinstance(acted, Acted):
+            return
+        points.reached("action.committed")
+        if acted.stopped is not None:
+            self._turns.stop_turn(acted.key, acted.stopped)
+            self._parts.hub.ended(acted.key)
+        self._parts.hub.publish(acted.key, acted.events)
+        self._turns.wake(acted.key)
+        self._outbox.hurry(acted.key)

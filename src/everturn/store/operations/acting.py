@@ -1,0 +1,256 @@
+"""What an operator does: each action commits whole, under the entry's lock, with the id that its client gave it. Asked again
+with that id, in whichever life, it changes nothing and says the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from everturn.decide import ops_words
+from everturn.decide.keys import origin_of
+from everturn.model import Event, ResumePending, SessionEntry, Suspended
+from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.boundaries import acknowledge_tail, end_open_turn, release
+from everturn.store.operations.command_sessions import bring_back, reset_session
+from everturn.store.operations.entries import lock_entry
+from everturn.store.operations.recovery import suspend_session
+from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
+from everturn.store.operations.upkeep import BODIES_KEPT_S
+
+OPERATOR = "operator"
+DONE_BEFORE = "SELECT action, target, key, said, stopped, at FROM action WHERE id=$1"
+KEEP = (
+    "INSERT INTO action (id, action, target, who, key, said, stopped, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
+    " ON CONFLICT (id) DO NOTHING"
+)
+SEND_AGAIN = (
+    "UPDATE outbox SET state='owed', ended_at=NULL, dead_at=NULL, due_at=$2, attempts=0, error=NULL, instance=NULL,"
+    " valid_until=NULL, marked=CASE state WHEN 'doubtful' THEN 1 ELSE marked END WHERE id=$1"
+)
+# What was in doubt may be out: if somebody sends it again after all, it says so.
+DROP_REPLY = (
+    "UPDATE outbox SET state='dead', ended_at=coalesce(ended_at, $2), dead_at=NULL, instance=NULL,"
+    " error=coalesce(error, 'dropped by an operator'), marked=CASE state WHEN 'doubtful' THEN 1 ELSE marked END WHERE id=$1"
+)
+MARK_SENT = "UPDATE outbox SET state='sent', ended_at=$2, error=NULL WHERE id=$1"
+PUT_AWAY = "UPDATE inbox SET dead_at=NULL, body=CASE WHEN ended_at<$2 THEN '' ELSE body END WHERE id=$1"
+RUN_AGAIN = (
+    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, accepted_at, busy)"
+    " VALUES ($1, $2, $3, $4, $5, 'message', $6, $7, 'waiting', $8, $9, 'queue')"
+)
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wants done to what; `number` and `session_id` are made by the caller, for rows that it may need."""
+
+    id: str
+    action: str
+    target: str
+    who: str
+    at: float
+    number: int
+    session_id: str = ""
+    by_event: frozenset[str] = frozenset()  # the platforms whose deliveries are events
+
+
+class Acted(msgspec.Struct, frozen=True, kw_only=True):
+    """It is done, or was before: what is said of it, the turn that it ended, and what watchers are told."""
+
+    key: str
+    said: str
+    stopped: int | None = None
+    events: tuple[Event, ...] = ()
+
+
+class Impossible(msgspec.Struct, frozen=True):
+    """It can not be done, and nothing was changed; why, in plain words."""
+
+    why: str
+
+
+class _Did(NamedTuple):
+    said: str
+    tell: str | None = None
+    ended: str | None = None  # the state in which the open turn ended
+
+
+# -- conversations -----------------------------------------------------------------------------------------------------
+
+
+def act_on_session(act: Act) -> Op[Acted | Impossible]:
+    """Resume, suspend, reset or stop what a key points at; its people are told who did it."""
+    entry = yield from lock_entry(act.target)
+    before = yield from _before(act)
+    if before is not None:
+        return before
+    if entry is None:
+        return Impossible(ops_words.NO_CONVERSATION)
+    did = yield from _SESSION[act.action](entry, act)
+    if isinstance(did, Impossible):
+        return did
+    stopped = entry.turn if did.ended else None
+    delivery = Delivery(by_event=origin_of(entry.key)[0] in act.by_event)
+    facts: list[Fact] = []
+    if did.tell is not None:
+        facts = yield from tell(act.number, entry.key, entry.origin, did.tell, OPERATOR, act.at, delivery)
+    if stopped is not None and delivery.by_event:
+        facts = [*facts, fact("turn", act.at, turn=str(stopped), state=did.ended, why=OPERATOR)]
+    events = yield from report(entry.key, entry.event_seq, facts)
+    return (yield from _kept(act, entry.key, did.said, stopped, events))
+
+
+def _resume(entry: SessionEntry, act: Act) -> Op[_Did | Impossible]:
+    """Bring a suspended conversation back, or let a turn that was cut off go on, however long ago that was."""
+    if isinstance(entry.state, Suspended):
+        cut_off = yield from bring_back(entry.key, entry.session_id or "", act.at)
+        return _Did(ops_words.RESUMED, ops_words.TELL_CUT_OFF if cut_off else ops_words.TELL_RESUMED)
+    if entry.holder is not None:
+        return Impossible(ops_words.RUNS_ALREADY)
+    cut = yield sql("SELECT 1 FROM turn WHERE id=$1 AND state='interrupted'", entry.turn)
+    if not cut:
+        pending = isinstance(entry.state, ResumePending)
+        return Impossible(ops_words.GOES_ON_WITH_WORDS if pending else ops_words.NOTHING_TO_RESUME)
+    # Without a reason of its own it goes on by itself whatever the settings say; the entry's mark still gives the note.
+    yield sql("UPDATE turn SET reason=NULL WHERE id=$1", entry.turn)
+    yield sql("UPDATE entry SET marked_at=$2 WHERE key=$1 AND state='resume_pending'", entry.key, act.at)
+    return _Did(ops_words.GOES_ON)
+
+
+def _suspend(entry: SessionEntry, act: Act) -> Op[_Did | Impossible]:
+    if isinstance(entry.state, Suspended):
+        return Impossible(ops_words.SUSPENDED_ALREADY)
+    if not (yield from suspend_session(entry.key, act.at, OPERATOR)):
+        return Impossible(ops_words.NO_CONVERSATION)
+    return _Did(ops_words.SUSPENDED_NOW, ops_words.TELL_SUSPENDED, "suspended" if entry.turn is not None else None)
+
+
+def _reset(entry: SessionEntry, act: Act) -> Op[_Did | Impossible]:
+    """As /new: what waits and was not begun is withdrawn."""
+    if entry.session_id is None:
+        return Impossible(ops_words.NOTHING_TO_RESET)
+    withdrawn = yield sql(
+        "UPDATE inbox SET state='withdrawn', ended_at=$2, why=$3"
+        " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message' RETURNING id",
+        entry.key,
+        act.at,
+        OPERATOR,
+    )
+    yield sql("UPDATE entry SET waiting=waiting-$2 WHERE key=$1", entry.key, len(withdrawn))
+    yield from reset_session(entry, act.session_id, act.at, OPERATOR)
+    told = ops_words.tell_reset(len(withdrawn))
+    return _Did(ops_words.reset_done(len(withdrawn)), told, "stopped" if entry.turn is not None else None)
+
+
+def _stop(entry: SessionEntry, act: Act) -> Op[_Did | Impossible]:
+    """As /stop: the conversation and what waits behind the turn are kept."""
+    if entry.turn is None:
+        return Impossible(ops_words.NOTHING_RUNS)
+    yield from end_open_turn(entry, "stopped", "withdrawn", OPERATOR, act.at)
+    yield from release(entry)
+    yield from acknowledge_tail(entry, act.at)
+    return _Did(ops_words.STOPPED, ops_words.TELL_STOPPED, "stopped")
+
+
+_SESSION = {"resume": _resume, "suspend": _suspend, "reset": _reset, "stop": _stop}
+
+
+# -- replies -----------------------------------------------------------------------------------------------------------
+
+
+def act_on_reply(act: Act) -> Op[Acted | Impossible]:
+    """Send a reply again, drop it, or mark it as delivered because somebody saw it arrive."""
+    number = int(act.target)
+    rows = yield sql("SELECT key FROM outbox WHERE id=$1", number)
+    key = rows[0][0] if rows else ""
+    yield from lock_entry(key)
+    before = yield from _before(act)
+    if before is not None:
+        return before
+    rows = yield sql("SELECT state FROM outbox WHERE id=$1/*lock*/", number)
+    if not rows:
+        return Impossible(ops_words.NO_REPLY)
+    did = yield from _reply(act, number, rows[0][0])
+    return did if isinstance(did, Impossible) else (yield from _kept(act, key, did))
+
+
+def _reply(act: Act, number: int, state: str) -> Op[str | Impossible]:
+    if state not in {"dead", "doubtful", "owed"}:
+        return Impossible(ops_words.DELIVERED if state == "sent" else ops_words.BEING_SENT)
+    if act.action == "send":
+        yield sql(SEND_AGAIN, number, act.at)
+        return ops_words.SENT_MARKED if state == "doubtful" else ops_words.SENT_AGAIN
+    if act.action == "drop":
+        yield sql(DROP_REPLY, number, act.at)
+        return ops_words.REPLY_DROPPED
+    if state != "doubtful":
+        return Impossible(ops_words.ONLY_DOUBTFUL)
+    yield sql(MARK_SENT, number, act.at)
+    return ops_words.MARKED_SENT
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def act_on_message(act: Act) -> Op[Acted | Impossible]:
+    """Run a dead letter again as a new message, or put it away."""
+    number = int(act.target)
+    rows = yield sql("SELECT key FROM inbox WHERE id=$1", number)
+    key = rows[0][0] if rows else ""
+    entry = yield from lock_entry(key)
+    before = yield from _before(act)
+    if before is not None:
+        return before
+    rows = yield sql(
+        "SELECT ext_id, platform, account, source, body, kind FROM inbox WHERE id=$1 AND dead_at IS NOT NULL/*lock*/",
+        number,
+    )
+    if not rows or entry is None:
+        return Impossible(ops_words.NO_MESSAGE)
+    said = ops_words.MESSAGE_DROPPED
+    if act.action == "run":
+        why = _why_not(entry, rows[0])
+        if why is not None:
+            return Impossible(why)
+        yield from _run_again(act, key, rows[0])
+        said = ops_words.MESSAGE_AGAIN
+    yield sql(PUT_AWAY, number, act.at - BODIES_KEPT_S)
+    return (yield from _kept(act, key, said))
+
+
+def _why_not(entry: SessionEntry, row: Row) -> str | None:
+    if isinstance(entry.state, Suspended):
+        return ops_words.SUSPENDED
+    if row[5] != "message":
+        return ops_words.A_COMMAND
+    return None if row[4] else ops_words.NO_WORDS
+
+
+def _run_again(act: Act, key: str, row: Row) -> Op[None]:
+    """A message of its own behind those that wait; its id begins with that of the first, so both are explained by it."""
+    ext_id, platform, account, source, body, _ = row
+    placed = yield sql("UPDATE entry SET waiting=waiting+1, arrivals=arrivals+1 WHERE key=$1 RETURNING arrivals", key)
+    yield sql(
+        RUN_AGAIN, act.number, f"{ext_id}@again-{act.number}", platform, account, key, source, body, placed[0][0],
+        act.at,
+    )  # fmt: skip
+
+
+# -- once --------------------------------------------------------------------------------------------------------------
+
+
+def _before(act: Act) -> Op[Acted | Impossible | None]:
+    """What was said when this id was used before."""
+    rows = yield sql(DONE_BEFORE, act.id)
+    if not rows:
+        return None
+    action, target, key, said, stopped, at = rows[0]
+    if (action, target) != (act.action, act.target):
+        return Impossible(ops_words.CONFLICT)
+    return Acted(key=key, said=said, stopped=stopped, events=(yield from events_of(key, at)))
+
+
+def _kept(act: Act, key: str, said: str, stopped: int | None = None, events: tuple[Event, ...] = ()) -> Op[Acted]:
+    yield sql(KEEP, act.id, act.action, act.target, act.who, key, said, stopped, act.at)
+    return Acted(key=key, said=said, stopped=stopped, events=events)

@@ -1,0 +1,69 @@
+"""An operator's actions in a running gateway: the loops hear of them at once; and what a start keeps of the life before."""
+
+from pathlib import Path
+
+from everturn.decide.delivery import MAY_REPEAT, Surety
+from everturn.errors import OutcomeUnknown, Refused, TryLater
+from everturn.gateway.parts import Settings
+from everturn.store.operations.acting import Acted
+from everturn.store.operations.open_work import replies
+from everturn.store.operations.overview import accounts, recoveries
+from everturn.testing import FakePlatform, Fault, ScriptedAgent, World
+from tests.gateway.scenes import Actor, die, until_read
+
+
+async def listed(world: World, state: str) -> list[str]:
+    """The replies in a state, waited for: they are stored after the platform was called."""
+    found = await until_read(lambda: world.store.read(replies, state, 0, 9), bool)
+    return [str(each["reply"]) for each in found]
+
+
+async def act(world: World, action: str, reply: str) -> None:
+    done = await world.gateway.operator.act("reply", action, reply, f"{action} {reply}", "owner")
+    assert isinstance(done, Acted)
+
+
+async def test_a_dead_letter_leaves_at_once_when_it_is_sent_again(store_url: str) -> None:
+    platform = FakePlatform(faults=[Fault(Refused("blocked"))])
+    async with World(store_url, ScriptedAgent([]), [platform]) as world:
+        platform.say("one", "hello")
+        (reply,) = await listed(world, "dead")
+        await act(world, "send", reply)
+        await platform.until(lambda: len(platform.texts("one")) == 1)
+        await until_read(lambda: world.store.read(accounts), lambda known: known["fake", ""]["sent_at"] is not None)
+
+
+async def test_a_reply_that_sleeps_until_later_is_woken(tmp_path: Path) -> None:
+    platform = FakePlatform(faults=[Fault(TryLater("busy", 3600))])
+    async with World(f"sqlite:///{tmp_path}/e.db", ScriptedAgent([]), [platform]) as world:
+        platform.say("one", "hello")
+        (reply,) = await listed(world, "owed")
+        await world.gateway.outbox.quiet()
+        await act(world, "send", reply)
+        await platform.until(lambda: len(platform.texts("one")) == 1)
+
+
+async def test_a_doubtful_reply_is_sent_again_with_its_mark(tmp_path: Path) -> None:
+    platform = FakePlatform(surety=Surety.NEITHER, faults=[Fault(OutcomeUnknown("lost"), accepted=True)])
+    settings = Settings(on_doubt="ask")
+    async with World(f"sqlite:///{tmp_path}/e.db", ScriptedAgent([]), [platform], settings=settings) as world:
+        platform.say("one", "hello")
+        (reply,) = await listed(world, "doubtful")
+        await act(world, "send", reply)
+        await platform.until(lambda: len(platform.texts("one")) == 2)
+    assert [MAY_REPEAT in text for text in platform.texts("one")] == [False, True]
+
+
+async def test_a_start_keeps_how_the_last_life_ended(store_url: str) -> None:
+    platform, actor = FakePlatform(), Actor()
+    first = World(store_url, actor, [platform])
+    await first.start()
+    platform.say("one", "hold")
+    await actor.held("hold")
+    await die(first)
+    async with World(store_url, actor, [platform]) as world:
+        (told,) = await world.store.read(recoveries)
+        assert (told["last_life"], told["continued"], told["by"]) == ("unclean", 1, 2)
+        assert isinstance(told["back_after_s"], float)
+        actor.release()
+        await platform.until(lambda: len(platform.texts("one")) == 1)
