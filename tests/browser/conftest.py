@@ -8,12 +8,13 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from tests.browser.browsing import Gateway, Screen, chromium, enter
+from tests.house import ROOT
 
 
 @pytest.fixture
-def shots(tmp_path: Path) -> Path:
-    """Where pictures are kept."""
-    return tmp_path / "shots"
+def shots() -> Path:
+    """Where pictures are kept, to be looked at after the tests: git does not see them."""
+    return ROOT / "tests" / "browser" / "shots"
 
 
 @pytest.fixture

@@ -51,6 +51,9 @@ class Talker:
             case "die":
                 await turn.calling()
                 os._exit(9)
+            case "sum":
+                await turn.session.compact("We spoke about whales.", 2)
+                return Answer("summed up")
             case "hostile":
                 return Answer(HOSTILE)
             case _:

@@ -139,3 +139,18 @@ async def test_a_message_that_is_too_long_is_refused_with_words_and_can_be_dropp
     await expect(screen.page.locator("li.user")).to_have_count(0)
     await screen.talk("short")
     await screen.unhurt()
+
+
+async def test_what_was_said_before_it_was_summed_up_is_shown_again(screen: Screen) -> None:
+    page = screen.page
+    await screen.talk("first")
+    await screen.talk("second")
+    await screen.say("sum up")
+    await expect(page.locator("li.summary")).to_contain_text("summed up")
+    await expect(screen.said(0)).not_to_contain_text("first")
+    await page.locator("#earlier").click()
+    await expect(page.locator("li.user .bubble")).to_have_text(["first", "second", "sum up"])
+    await expect(page.locator("#earlier")).to_be_hidden()
+    await screen.talk("third")
+    await expect(page.locator("li.user .bubble")).to_have_text(["first", "second", "sum up", "third"])
+    await screen.shot("summed-up")

@@ -26,8 +26,14 @@ class Page:
     async def say(self, chat: str, message_id: str, text: str) -> httpx.Response:
         return await self.client.post(f"/web/conversations/{chat}/messages", json={"id": message_id, "text": text})
 
-    async def show(self, chat: str, **query: int) -> Any:
-        answer = await self.client.get(f"/web/conversations/{chat}", params=query)
+    async def show(self, chat: str) -> Any:
+        answer = await self.client.get(f"/web/conversations/{chat}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def earlier(self, chat: str, place: dict[str, Any]) -> Any:
+        query = {"session": place["session_id"], "before": place["before"]}
+        answer = await self.client.get(f"/web/conversations/{chat}/earlier", params=query)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -162,9 +168,37 @@ async def test_a_long_conversation_is_read_page_by_page(tmp_path: Path) -> None:
         await page.answered("c", "m", "go")
         shown = await page.show("c")
         seqs = [row["seq"] for row in shown["rows"]]
-        earlier = await page.show("c", before=seqs[0])
-    assert (len(seqs), shown["more"], seqs[-1]) == (200, True, 302)
-    assert ([row["seq"] for row in earlier["rows"]], earlier["more"]) == (list(range(1, seqs[0])), False)
+        earlier = await page.earlier("c", shown["earlier"])
+    assert (len(seqs), shown["earlier"]["before"], seqs[-1]) == (200, seqs[0], 302)
+    assert ([row["seq"] for row in earlier["rows"]], earlier["earlier"]) == (list(range(1, seqs[0])), None)
+
+
+class Summing:
+    """Sums up what was said when it is told to, and keeps the newest two rows."""
+
+    async def run(self, turn: TurnContext) -> Answer:
+        if turn.words.startswith("sum up"):
+            await turn.session.compact("it was about whales", 2)
+        return Answer(f"echo: {turn.words}")
+
+
+async def test_what_was_said_before_it_was_summed_up_is_read_on_and_nothing_twice(store_url: str) -> None:
+    async with paged(store_url, Summing()) as (_, page):
+        words = ["one", "two", "sum up", "three", "sum up again", "four"]
+        for number, each in enumerate(words):
+            await page.answered("c", f"m{number}", each)
+        shown = await page.show("c")
+        pages = [shown]
+        while (place := pages[-1]["earlier"]) is not None:
+            pages.append(await page.earlier("c", place))
+        elsewhere = await page.client.get(
+            "/web/conversations/other/earlier", params={"session": shown["earlier"]["session_id"], "before": 5}
+        )
+    said = [row["content"] for each in reversed(pages) for row in each["rows"] if row["role"] == "user"]
+    assert said == words
+    assert [each["rows"][0]["content"] for each in pages] == ["it was about whales", "it was about whales", "one"]
+    assert [each.get("depth", 0) for each in pages] == [0, 1, 2]
+    assert elsewhere.status_code == 404
 
 
 async def test_a_long_tool_result_is_shown_by_its_beginning(tmp_path: Path) -> None:
@@ -183,7 +217,8 @@ async def test_a_long_tool_result_is_shown_by_its_beginning(tmp_path: Path) -> N
     [
         "/web/conversations/%00",
         "/web/conversations/" + "x" * 201,
-        "/web/conversations/c?before=x",
+        "/web/conversations/c/earlier?before=x",
+        "/web/conversations/c/earlier?session=%00",
         "/web/conversations?search=%00",
     ],
 )

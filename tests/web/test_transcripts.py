@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from everturn.agent.interface import Answer, TurnContext
 from everturn.testing import ScriptedAgent
 from tests.web.composition import Web, running
 
@@ -23,7 +24,10 @@ async def said(web: Web, message_id: str, text: str) -> None:
 
 async def test_a_chat_without_a_session_has_an_empty_transcript(web: Web) -> None:
     answer = await web.client.get("/api/chats/alice/transcript")
-    assert (answer.status_code, answer.json()) == (200, {"session_id": None, "messages": [], "next": None})
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {"session_id": None, "messages": [], "next": None, "parent": None},
+    )
 
 
 async def test_it_holds_what_the_user_the_agent_and_the_tools_said(web: Web) -> None:
@@ -74,3 +78,20 @@ async def test_a_wrong_page_is_refused(web: Web, query: dict[str, str]) -> None:
     answer = await web.client.get("/api/chats/alice/transcript", params=query)
     assert answer.status_code == 400
     assert "whole number" in answer.json()["error"]
+
+
+async def test_the_session_that_was_summed_up_is_named_and_can_be_read(tmp_path: Path) -> None:
+    class Summing:
+        async def run(self, turn: TurnContext) -> Answer:
+            if turn.words == "sum up":
+                await turn.session.compact("what was said", 0)
+            return Answer(f"echo: {turn.words}")
+
+    async with running(tmp_path, Summing()) as web:
+        for text in ("one", "sum up"):
+            await said(web, text.replace(" ", "-"), text)
+        path = "/api/chats/alice/transcript"
+        now = (await web.client.get(path)).json()
+        before = (await web.client.get(path, params={"session": now["parent"]})).json()
+    assert now["messages"][0]["content"] == "what was said"
+    assert ([each["content"] for each in before["messages"]][:2], before["parent"]) == (["one", "echo: one"], None)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,6 +22,7 @@ from everturn.store.operations.conversations import (
     rows_after,
     search_conversations,
     show_conversation,
+    show_earlier,
     state_name,
 )
 from everturn.web.access import Access, still_in
@@ -104,6 +106,7 @@ class Conversations:
             Route("/web/conversations", self.all),
             Route(one, self.show),
             Route(one + "/rows", self.rows),
+            Route(one + "/earlier", self.earlier),
             Route(one + "/messages", Bare(self.post), methods=["POST"]),
             Route(one + "/events", Bare(self.watch), methods=["GET"]),
         ]
@@ -134,10 +137,20 @@ class Conversations:
 
     async def show(self, request: Request) -> Response:
         """`GET /web/conversations/{chat}`: all that is shown of it, and the event to go on from."""
-        query = query_of(request.scope)
-        before = whole(query, "before", 0) if "before" in query else None
-        shown = await self._store.read(show_conversation, self._key(request.scope), before)
+        shown = await self._store.read(show_conversation, self._key(request.scope))
         return Response(encode(_shown(shown, self._clock.now())), 200, UNKEPT, "application/json")
+
+    async def earlier(self, request: Request) -> Response:
+        """`GET .../earlier?session=ID&before=SEQ`: what was said before, also in the session that was summed up into this one."""
+        query = query_of(request.scope)
+        session_id, before = query.get("session", ""), whole(query, "before", 0)
+        if "\x00" in session_id:
+            raise BadRequest("the session's name holds a NUL character")
+        found = await self._store.read(show_earlier, self._key(request.scope), session_id, before)
+        if found is None:
+            raise HTTPException(404, "this conversation goes on from no such session; load it again")
+        body = {"depth": found.depth, "rows": [_row(row) for row in found.rows], "earlier": found.place}
+        return Response(encode(body), 200, UNKEPT, "application/json")
 
     async def rows(self, request: Request) -> Response:
         """`GET .../rows?after=SEQ`: what was added to the transcript."""
@@ -190,7 +203,7 @@ def _shown(shown: Shown, now: float) -> Json:
         "state": state_name(entry),
         "title": shown.title or "",
         "rows": [_row(row) for row in shown.rows],
-        "more": shown.more,
+        "earlier": shown.earlier,
         "events": [_happened(event) for event in shown.events],
         "waiting": [_own_id(each) for each in shown.waiting],
         "turn": shown.turn,

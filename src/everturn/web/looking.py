@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from everturn.model import Json, Message
 from everturn.store.interface import Op, sql
+from everturn.store.operations.earlier import parent_of
 from everturn.store.operations.entries import find_entry
 from everturn.store.operations.reading import explain, transcript
 
@@ -18,6 +19,7 @@ class Said:
 
     session_id: str | None
     messages: list[Message]
+    parent: str | None = None  # the session that was summed up into this one
 
 
 def said(key: str, session_id: str | None, after: int, limit: int) -> Op[Said | None]:
@@ -30,7 +32,7 @@ def said(key: str, session_id: str | None, after: int, limit: int) -> Op[Said | 
         session_id = entry.session_id if entry else None
     if session_id is None:
         return Said(None, [])
-    return Said(session_id, (yield from transcript(session_id, after, limit)))
+    return Said(session_id, (yield from transcript(session_id, after, limit)), (yield from parent_of(session_id)))
 
 
 def lives(names: list[str]) -> Op[list[Json]]:

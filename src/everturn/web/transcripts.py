@@ -33,11 +33,15 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A transcript or a part of it; `next` is the `after` of the following part."""
+    """A transcript or a part of it; `next` is the `after` of the following part.
+
+    `parent` is the session that was summed up into this one.
+    """
 
     session_id: str | None
     messages: list[Line]
     next: int | None
+    parent: str | None
 
 
 class Transcripts:
@@ -56,7 +60,7 @@ class Transcripts:
             return
         rows = found.messages
         following = rows[-1].seq if rows and len(rows) == limit else None
-        page = Page(found.session_id, [_line(row) for row in rows], following)
+        page = Page(found.session_id, [_line(row) for row in rows], following, found.parent)
         await answer(send, Reply(200, encode(page)))
 
 

@@ -1,7 +1,7 @@
 // What a conversation shows: snapshots and events lead to the same, however often they come.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { addRows, emptyTalk, fromSnapshot, happen, timeline } from '../../../src/everturn/web/page/talk.js';
+import { addEarlier, addRows, emptyTalk, fromSnapshot, happen, lastSeq, timeline } from '../../../src/everturn/web/page/talk.js';
 
 const EVENTS = [
   { seq: 1, kind: 'message', at: 10, data: { id: 'a', text: 'hello' } },
@@ -15,7 +15,7 @@ const ROWS = [
   { seq: 3, role: 'tool', content: 'found', at: 13, turn: '7', call_id: 'c1' },
   { seq: 4, role: 'assistant', content: 'hi there', at: 15, turn: '7' },
 ];
-const SNAP = { event: 4, session_id: 's', state: 'active', title: '', more: false, rows: ROWS, events: EVENTS, waiting: [], turn: null, approvals: [], now: 20 };
+const SNAP = { event: 4, session_id: 's', state: 'active', title: '', earlier: null, rows: ROWS, events: EVENTS, waiting: [], turn: null, approvals: [], now: 20 };
 const fold = (events, talk = emptyTalk('c')) => {
   for (const event of events) happen(talk, event);
   return talk;
@@ -115,4 +115,18 @@ test('words that joined a running turn part its bubble', () => {
   const items = timeline(fromSnapshot('c', { ...SNAP, rows }));
   assert.deepEqual(items.map((item) => item.key), ['ma', 't7.0', 'mrow4', 't7.1']);
   assert.equal(items[3].parts[0].text, 'hi there');
+});
+
+test('what was said before the conversation was summed up stands above it, and a reload keeps it', () => {
+  const place = { session_id: 'p', before: 9e15, depth: 1 };
+  const snap = { ...SNAP, earlier: place, rows: [{ seq: 1, role: 'summary', content: 'whales', at: 9 }, ...ROWS.map((row) => ({ ...row, seq: row.seq + 1 }))] };
+  const talk = fromSnapshot('c', snap);
+  addEarlier(talk, { depth: 1, earlier: null, rows: [{ seq: 1, role: 'user', content: 'old', at: 1, turn: '3' }, { seq: 2, role: 'assistant', content: 'older', at: 2, turn: '3' }] });
+  const shown = timeline(talk);
+  assert.deepEqual(shown.slice(0, 3).map((item) => item.text ?? item.parts[0].text), ['old', 'older', 'whales']);
+  const again = fromSnapshot('c', snap, talk);
+  assert.deepEqual(timeline(again), shown);
+  assert.equal(again.earlier, null);
+  assert.equal(lastSeq(again), ROWS.length + 1);
+  assert.equal(fromSnapshot('c', { ...snap, session_id: 'other' }, talk).earlier, place);
 });

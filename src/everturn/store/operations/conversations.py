@@ -6,10 +6,10 @@ import msgspec
 
 from everturn.model import Event, Json, Message, SessionEntry
 from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.earlier import ROWS, Earlier, Place, earlier_rows, rows_before
 from everturn.store.operations.entries import find_entry, state_columns
 from everturn.store.operations.transcripts import MESSAGE_COLUMNS, message_of
 
-ROWS = 200
 EVENTS = 300
 FOUND_AT_MOST = 50
 EXCERPT = 160
@@ -27,7 +27,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     event: int
     title: str | None = None
     rows: list[Message] = []
-    more: bool = False
+    earlier: Place | None = None  # where to read on backwards
     events: list[Event] = []
     waiting: list[str] = []  # the stored ids of messages that no turn has taken yet
     turn: Json | None = None
@@ -89,12 +89,18 @@ def _where(key: str, words: str, pattern: str) -> Op[str]:
     return ("…" if place else "") + text[place : place + EXCERPT]
 
 
-def show_conversation(key: str, before: int | None = None) -> Op[Shown]:
+def show_earlier(key: str, session_id: str, before: int) -> Op[Earlier | None]:
+    """What was said before a place in the key's conversation; None when that place is in another one."""
+    entry = yield from find_entry(key)
+    return (yield from earlier_rows(entry.session_id if entry else None, session_id, before))
+
+
+def show_conversation(key: str) -> Op[Shown]:
     """What a conversation shows now. Its event number is read first: what happens meanwhile is heard again, not missed."""
     entry = yield from find_entry(key)
     if entry is None:
         return Shown(entry=None, event=0)
-    rows = yield from _rows_before(entry.session_id, before)
+    newest = yield from rows_before(entry.session_id, None)
     title, since = None, 0.0
     about = yield sql("SELECT title, first_words, started_at FROM session WHERE session_id=$1", entry.session_id)
     if about:
@@ -103,8 +109,8 @@ def show_conversation(key: str, before: int | None = None) -> Op[Shown]:
         entry=entry,
         event=entry.event_seq,
         title=title,
-        rows=rows[-ROWS:],
-        more=len(rows) > ROWS,
+        rows=newest.rows,
+        earlier=newest.place,
         events=(yield from _recent_events(key, since)),
         waiting=(yield from _waiting(key)),
         turn=(yield from _open_turn(entry.turn)),
@@ -122,17 +128,6 @@ def rows_after(key: str, after: int) -> Op[tuple[str | None, list[Message]]]:
         ROWS,
     )
     return (entry.session_id if entry else None), [message_of(row) for row in rows]
-
-
-def _rows_before(session_id: str | None, before: int | None) -> Op[list[Message]]:
-    """The newest rows, oldest first; one more than a page, to know whether there are earlier ones."""
-    rows = yield sql(
-        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND hidden=0 AND seq<$2 ORDER BY seq DESC LIMIT $3",
-        session_id,
-        before if before is not None else 2**62,
-        ROWS + 1,
-    )
-    return [message_of(row) for row in reversed(rows)]
 
 
 def _recent_events(key: str, since: float) -> Op[list[Event]]:

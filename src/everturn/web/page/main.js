@@ -5,7 +5,7 @@ import { Drawing } from './draw.js';
 import { Away, Refused, ask, follow, post } from './line.js';
 import { Outbox, newId } from './outbox.js';
 import { Side } from './side.js';
-import { addRows, emptyTalk, firstSeq, fromSnapshot, happen, lastSeq, timeline } from './talk.js';
+import { addEarlier, addRows, emptyTalk, fromSnapshot, happen, lastSeq, timeline } from './talk.js';
 
 const PAUSES_MS = [300, 700, 1500, 3000, 5000];
 const HIDDEN_MS = 60_000;
@@ -23,7 +23,6 @@ let failures = 0;
 let wake = () => {};
 let drawing = false;
 let sending = false;
-let earlier = [];
 
 const side = new Side((chat) => openChat(chat));
 const composer = new Composer({ send: say, stop: () => command('/stop'), storage });
@@ -52,7 +51,7 @@ function show() {
   const items = timeline(talk, outbox.of(talk.chat));
   picture.show(items);
   $('welcome').hidden = items.length > 0;
-  $('earlier').hidden = !talk.more;
+  $('earlier').hidden = !talk.earlier;
   const title = asTitle(talk.title || items.find((item) => item.kind === 'user')?.text || '') || 'New conversation';
   $('title').textContent = title;
   $('rename').hidden = !talk.session;
@@ -83,7 +82,6 @@ async function openChat(chat, focus = true) {
   line = new AbortController();
   const mine = line;
   talk = emptyTalk(chat);
-  earlier = [];
   location.hash = `c=${encodeURIComponent(chat)}`;
   picture.clear();
   endEdit();
@@ -124,7 +122,6 @@ async function load(url, mine) {
 
 function take(snap) {
   talk = fromSnapshot(talk.chat, snap, talk);
-  if (earlier[0]?.session === talk.session) for (const each of earlier) addRows(talk, each.rows);
   show();
 }
 
@@ -237,11 +234,13 @@ async function reload() {
 
 async function readEarlier() {
   const scroll = $('scroll');
-  const found = await ask(`/web/conversations/${encodeURIComponent(talk.chat)}?before=${firstSeq(talk)}`);
-  earlier.push({ session: talk.session, rows: found.rows });
+  const { chat, session, earlier } = talk;
+  if (!earlier) return;
+  const found = await ask(`/web/conversations/${encodeURIComponent(chat)}/earlier?session=${encodeURIComponent(earlier.session_id)}&before=${earlier.before}`);
+  const now = talk.earlier;
+  if (talk.chat !== chat || talk.session !== session || now?.session_id !== earlier.session_id || now?.before !== earlier.before) return; // read twice
   const height = scroll.scrollHeight;
-  addRows(talk, found.rows);
-  talk.more = found.more;
+  addEarlier(talk, found);
   show();
   scroll.scrollTop += scroll.scrollHeight - height;
 }

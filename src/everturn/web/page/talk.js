@@ -4,13 +4,16 @@
 const IN_PLACE = new Set(['progress', 'still_working']); // how a turn goes: of no interest when it is over
 const OVER = new Set(['answered', 'failed', 'stopped', 'rolled_back', 'suspended']);
 
+const GENERATION = 1e9; // more rows than a session has
+
 export const isCommand = (text) => /^\s*\/[A-Za-z][\w-]*(@\w+)?(\s|$)/.test(text);
 const place = (text, at) => `${at}|${text}`;
 
 /** A conversation of which nothing is known yet. */
 export function emptyTalk(chat) {
   return {
-    chat, event: 0, session: null, state: 'active', title: '', more: false,
+    chat, event: 0, session: null, state: 'active', title: '',
+    earlier: null, // where to read on backwards
     rows: new Map(), // by seq
     said: new Map(), // accepted, and not in the transcript yet; by id
     told: new Map(), // notices, commands and their answers
@@ -25,8 +28,9 @@ export function emptyTalk(chat) {
 /** The conversation as the gateway shows it now. */
 export function fromSnapshot(chat, snap, before = null) {
   const talk = emptyTalk(chat);
-  Object.assign(talk, { event: snap.event, session: snap.session_id, state: snap.state, title: snap.title, more: snap.more });
+  Object.assign(talk, { event: snap.event, session: snap.session_id, state: snap.state, title: snap.title, earlier: snap.earlier });
   for (const row of snap.rows) talk.rows.set(row.seq, { ...row });
+  keepEarlier(talk, before);
   talk.open = snap.turn;
   if (snap.turn) talk.turns.set(snap.turn.turn, snap.turn);
   for (const each of snap.approvals) talk.approvals.set(each.id, each);
@@ -37,6 +41,18 @@ export function fromSnapshot(chat, snap, before = null) {
   claimIds(talk);
   if (before?.live && snap.turn && before.live.turn === snap.turn.turn) talk.live = before.live;
   return talk;
+}
+
+/** What was read backwards stays, as long as it is the same session. */
+function keepEarlier(talk, before) {
+  if (before?.session !== talk.session || !talk.rows.size) return;
+  const first = firstSeq(talk);
+  for (const [seq, row] of before.rows) {
+    if (seq < first) {
+      talk.rows.set(seq, row);
+      talk.earlier = before.earlier;
+    }
+  }
 }
 
 /** An event of the past: only what belongs to what is shown. */
@@ -69,6 +85,12 @@ function claimIds(talk) {
   for (const each of [...talk.said.values()]) if (each.past) talk.said.delete(each.id);
 }
 
+/** Rows that were said earlier, so many compactions ago; their numbers begin anew there, so they are moved below ours. */
+export function addEarlier(talk, { rows, depth, earlier }) {
+  addRows(talk, rows.map((row) => ({ ...row, seq: row.seq - depth * GENERATION })));
+  talk.earlier = earlier;
+}
+
 /** New rows of the transcript. */
 export function addRows(talk, rows) {
   for (const row of rows) {
@@ -78,8 +100,8 @@ export function addRows(talk, rows) {
   claimIds(talk);
 }
 
-export const lastSeq = (talk) => Math.max(0, ...talk.rows.keys());
-export const firstSeq = (talk) => Math.min(...talk.rows.keys());
+export const lastSeq = (talk) => [...talk.rows.keys()].reduce((a, b) => Math.max(a, b), 0);
+const firstSeq = (talk) => [...talk.rows.keys()].reduce((a, b) => Math.min(a, b), Infinity);
 
 /** Something happened. Returns what has to be read again: 'rows', 'all' or nothing. */
 export function happen(talk, { seq, kind, data, at }) {
