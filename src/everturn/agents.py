@@ -185,6 +185,8 @@ class _Making:
                 fallback=config.fallback,
                 stall_s=config.stall_s,
                 retries=config.retries,
+                images=config.images,
+                uploads=self._given.home / "files",
                 compact_at=self._given.compaction.at,
                 compact_keep=self._given.compaction.keep,
             ),

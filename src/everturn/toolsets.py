@@ -93,7 +93,8 @@ class Toolsets:
 
         own = tools.files
         folder = self._folder("tools.files.folder", own.folder)
-        return files_tools(FilesSettings(folder=folder, write=own.write, file_bytes=own.file_bytes))
+        uploads = self._at.home / "files"
+        return files_tools(FilesSettings(folder=folder, uploads=uploads, write=own.write, file_bytes=own.file_bytes))
 
     def _shell(self, tools: ToolsConfig) -> list[Tool]:
         from everturn.agent.tools.shell import ShellSettings, shell_tools

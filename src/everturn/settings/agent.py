@@ -104,6 +104,12 @@ class AgentConfig:
         (), "Models that are tried, in order, when the model does not answer.", form="a list of models",
         check=_models_problem,
     )  # fmt: skip
+    images: str = setting(
+        "auto",
+        "Whether the model is given the pictures that people drop into a conversation. auto: if its name says that it"
+        " sees; a model that does not gets their address only.",
+        choices=("auto", "yes", "no"),
+    )
     stall_s: float = setting(
         120.0, "A model that sends nothing for so many seconds is asked again.", between=(1, 86_400)
     )

@@ -174,3 +174,16 @@ def test_what_an_earlier_life_left_of_a_write_is_replaced(folder: Path) -> None:
     (folder / draft).write_bytes(b"half")
     files.write("a.txt", b"first", "turn:call")
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
+
+
+async def test_what_was_dropped_into_a_conversation_is_read_by_its_address_and_not_changed(folder: Path) -> None:
+    uploads, number = folder.parent / "uploads", "a" * 22
+    uploads.mkdir()
+    (uploads / f"{number}.my notes.txt").write_text("whales")
+    async with bench(folder, uploads=uploads) as files:
+        assert await files.use("read_file", path=f"/files/{number}/my%20notes.txt") == "whales"
+        for path in (f"/files/{number}/..%2F..%2Foutside%2Fsecret.txt", f"/files/{number}/other.txt"):
+            said = await files.use("read_file", path=path)
+            assert "no such file" in said or "relative" in said
+        assert "relative" in await files.use("write_file", path=f"/files/{number}/my%20notes.txt", content="x")
+    assert (uploads / f"{number}.my notes.txt").read_text() == "whales"

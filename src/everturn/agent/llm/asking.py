@@ -13,6 +13,7 @@ from pydantic_ai.usage import RequestUsage
 from everturn.agent.interface import TurnContext
 from everturn.agent.llm.calls import Request, Watch, call_model, judged, usage_of
 from everturn.agent.llm.failures import Failure, failure_of
+from everturn.agent.llm.pictures import pictures_of
 from everturn.agent.llm.providers import Models, call_settings
 from everturn.agent.llm.rendering import Anchored, rendered
 from everturn.agent.llm.settings import LlmSettings
@@ -20,6 +21,7 @@ from everturn.clock import Clock
 from everturn.decide.conversation import estimated_tokens
 from everturn.decide.model_words import Asked, no_answer, waiting
 from everturn.decide.outcomes import LONG_WAIT_S, OUTCOMES, AtLast, Kind, Move, Tries, next_move, wait_before
+from everturn.decide.uploads import sees
 from everturn.errors import ConfigError, EverturnError, Unanswerable
 from everturn.model import Message, Usage
 
@@ -114,7 +116,8 @@ class Asking:
         watch = Watch(self._clock, settings.stall_s, settings.stream_every_s, show or turn.stream, turn.active)
         try:
             async with self._models.using(name, turn.session_id) as model:
-                messages = rendered(given.rows, given.system, model.system, given.note)
+                pictures = await pictures_of(given.rows, settings.uploads) if sees(name, settings.images) else None
+                messages = rendered(given.rows, given.system, model.system, given.note, pictures)
                 request = Request(model, messages, given.tools, call_settings(name, settings, turn.session_id))
                 await turn.calling(self._plan(given, model.model_name, model.system))
                 response = await call_model(request, watch)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 from pydantic_ai.messages import (
+    BinaryContent,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -27,6 +28,7 @@ from pydantic_ai.messages import (
 from everturn.decide.conversation import arranged
 from everturn.decide.names import authored
 from everturn.decide.notes import with_note
+from everturn.decide.uploads import Upload, uploads_in
 from everturn.model import Message, ToolCall
 
 NO_WORDS = "(a message without words)"
@@ -42,8 +44,14 @@ class Anchored:
     rows: int
 
 
-def rendered(rows: Sequence[Message], system: str, provider: str, note: Anchored | None = None) -> list[ModelMessage]:
-    """The whole request's conversation; the note is in it and nowhere else."""
+def rendered(
+    rows: Sequence[Message],
+    system: str,
+    provider: str,
+    note: Anchored | None = None,
+    pictures: Mapping[Upload, BinaryContent] | None = None,
+) -> list[ModelMessage]:
+    """The whole request's conversation; the note is in it and nowhere else. Pictures follow the words that name them."""
     messages: list[ModelMessage] = []
     lead: list[ModelRequestPart] = [SystemPromptPart(content=system)] if system else []
     names = {call.id: call.name for row in rows for call in row.calls}
@@ -51,7 +59,7 @@ def rendered(rows: Sequence[Message], system: str, provider: str, note: Anchored
         if is_response:
             messages.extend(_response(row, provider) for row in group)
         else:
-            messages.append(ModelRequest(parts=[*lead, *_parts(group, names)]))
+            messages.append(ModelRequest(parts=[*lead, *_parts(group, names, pictures or {})]))
             lead = []
     return [ModelRequest(parts=lead), *messages] if lead else messages
 
@@ -69,13 +77,16 @@ def arranged_with(rows: Sequence[Message], note: Anchored | None) -> Iterator[Me
             yield Message(role="user", content=here)
 
 
-def _parts(group: Iterable[Message], names: Mapping[str, str]) -> Iterator[ModelRequestPart]:
+def _parts(
+    group: Iterable[Message], names: Mapping[str, str], pictures: Mapping[Upload, BinaryContent]
+) -> Iterator[ModelRequestPart]:
     for row in group:
         if row.role == "tool":
             call_id = row.call_id or ""
             yield ToolReturnPart(tool_name=names.get(call_id, "tool"), content=row.content, tool_call_id=call_id)
         else:
-            yield UserPromptPart(content=row.content)
+            seen = [pictures[each] for each in uploads_in(row.content) if each in pictures] if pictures else []
+            yield UserPromptPart(content=[row.content, *seen] if seen else row.content)
 
 
 def _response(row: Message, provider: str) -> ModelResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 DEFAULT_INSTRUCTIONS = "You are a helpful assistant in a chat. Answer in the language of the person who writes to you."
 
@@ -27,3 +28,5 @@ class LlmSettings:
     compact_at: float = 0.7  # the share of the context window at which a compaction is made
     compact_keep: float = 0.2  # the share of it that stays word for word
     stream_every_s: float = 0.05
+    images: str = "auto"  # whether the model is given pictures: auto (by its name), yes or no
+    uploads: Path | None = None  # the folder that has them

@@ -12,8 +12,10 @@ from typing import Annotated
 from everturn.agent.toolbox import Place, Tool, ToolError
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.agent.tools.folder import Entry, Folder
+from everturn.decide.uploads import upload_at
 from everturn.model import Effect
 
+READ = "Read a text file. One that the user dropped into the conversation is read by its address, /files/..."
 _PATH = says("Relative to the folder, such as notes/today.txt.")
 
 
@@ -22,6 +24,7 @@ class FilesSettings:
     """The folder, whether it may be changed, and how much is read, listed and looked through at most."""
 
     folder: Path
+    uploads: Path | None = None  # the folder of what people dropped into conversations: it can be read by its address
     write: bool = True
     file_bytes: int = 1_000_000
     entries: int = 500
@@ -73,12 +76,13 @@ class Files:
     def __init__(self, settings: FilesSettings) -> None:
         self._settings = settings
         self._folder = Folder(settings.folder)
+        self._uploads = Folder(settings.uploads) if settings.uploads else None
 
     def tools(self) -> list[Tool]:
         """What may be done with the folder."""
         looking = [
             tool(ListFiles, self._list, name="list_files", description="List a folder.", effect=Effect.PURE),
-            tool(ReadFile, self._read, name="read_file", description="Read a text file.", effect=Effect.PURE),
+            tool(ReadFile, self._read, name="read_file", description=READ, effect=Effect.PURE),
             tool(
                 SearchFiles,
                 self._search,
@@ -162,7 +166,11 @@ class Files:
         return [f"{path}:{n}: {line.strip()[:200]}" for n, line in enumerate(lines, 1) if wanted in line.casefold()]
 
     def _text(self, path: str, *, exact: bool = False) -> str:
-        data = self._folder.read(path, self._settings.file_bytes)
+        upload = upload_at(path) if self._uploads is not None and not exact else None
+        if upload is not None and self._uploads is not None:
+            data = self._uploads.read(upload.stored, self._settings.file_bytes)
+        else:
+            data = self._folder.read(path, self._settings.file_bytes)
         if b"\x00" in data[:8192]:
             raise ToolError(f"{path} is not a text file.")
         try:

@@ -1,0 +1,40 @@
+"""Pictures that were dropped into a conversation reach a model that sees, after a restart too; the transcript has their address."""
+
+from pathlib import Path
+
+from tests.agent.llm.scenes import scene
+from tests.gateway.scenes import restarted
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
+NUMBER = "p" * 22
+WORDS = f"what is this?\n\n![cat.png](/files/{NUMBER}/cat.png) [gone](/files/{'g' * 22}/gone.png) [n](/files/{'n' * 22}/n.txt)"
+
+
+def folder_of(tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / f"{NUMBER}.cat.png").write_bytes(PNG)
+    (folder / f"{'n' * 22}.n.txt").write_text("not a picture")
+    return folder
+
+
+async def test_a_model_that_sees_is_given_the_picture_with_the_words_that_name_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'everturn.db'}"
+    async with scene(url, images="yes", uploads=folder_of(tmp_path)) as it:
+        await it.ask(WORDS)
+        await restarted(it.world)
+        await it.ask("and now?")
+        rows = await it.transcript()
+        first, second = it.sent()
+    text, picture = first[-1]["content"]
+    assert text == {"type": "text", "text": WORDS}
+    assert picture["image_url"]["url"].startswith("data:image/png;base64,")
+    assert second[1] == first[-1]  # the request begins with the same bytes
+    assert rows[0].content == WORDS
+
+
+async def test_a_model_that_does_not_see_gets_the_address_only(tmp_path: Path) -> None:
+    async with scene(f"sqlite:///{tmp_path / 'everturn.db'}", uploads=folder_of(tmp_path)) as it:
+        await it.ask(WORDS)
+        (sent,) = it.sent()
+    assert sent[-1]["content"] == WORDS
