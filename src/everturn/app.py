@@ -19,7 +19,7 @@ from everturn.agent.interface import TurnContext
 from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
 from everturn.config import Loaded
-from everturn.front import door_of, invite, page_of
+from everturn.front import door_of, invite, page_of, programs_of
 from everturn.gateway.lifecycle import Gateway, Stop
 from everturn.gateway.parts import Settings
 from everturn.gateway_settings import settings_of
@@ -28,6 +28,8 @@ from everturn.logs import set_up_logs
 from everturn.loop_delay import watch_delay
 from everturn.model import Json, SessionSource
 from everturn.platform.api import ApiPlatform
+from everturn.platform.interface import Platform
+from everturn.platform.v1 import V1Platform
 from everturn.platform.web import WebPlatform
 from everturn.settings import Config
 from everturn.store.interface import Store
@@ -127,13 +129,13 @@ class Process:
         return self._gateway is not None and await self._gateway.sending.send(turn, call_id, to, text)
 
     async def _serve(self, store: Store, agents: Agents, settings: Settings, tracer: Tracer | None) -> int:
-        platform, page = ApiPlatform(), WebPlatform()
-        platforms = {each.name: each for each in (platform, page)}
+        platform, page, programs = ApiPlatform(), WebPlatform(), V1Platform()
+        platforms: dict[str, Platform] = {each.name: each for each in (platform, page, programs)}
         self._gateway = gateway = Gateway(store, agents, platforms, self._clock, settings, tracer)
         gateway.asked.add_done_callback(self._asked_in_a_chat)
         watch_delay(gateway.parts.observing.meters.loop_delay)
         await gateway.start()
-        serving = await self._open_door(gateway, platform, page)
+        serving = await self._open_door(gateway, platform, page, programs)
         ends: set[asyncio.Future[Any]] = {self._stop, gateway.failed, serving.ended}
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._stop not in done:
@@ -146,7 +148,9 @@ class Process:
         log.info("ended", kind=stop.kind, reason=stop.reason)
         return EXIT_RESTART if stop.kind == "restart" else EXIT_PLANNED
 
-    async def _open_door(self, gateway: Gateway, platform: ApiPlatform, page: WebPlatform) -> Serving:
+    async def _open_door(
+        self, gateway: Gateway, platform: ApiPlatform, page: WebPlatform, programs: V1Platform
+    ) -> Serving:
         server = self._config.server
         app = make_app(
             accept=gateway.intake.accept,
@@ -158,6 +162,7 @@ class Process:
             token=self._home.api_token(),
             control=self,
             page=page_of(page, self._home, self._config),
+            programs=programs_of(programs, self._config),
             door=door_of(server),
             meters=gateway.parts.observing.meters,
             operations=Operations(operator=gateway.operator, moves=gateway.parts.hub.changes),

@@ -10,12 +10,15 @@ from everturn.decide.access import Place
 from everturn.decide.commands import REGISTRY
 from everturn.home import Home, reachable
 from everturn.model import Json
+from everturn.platform.v1 import V1Platform
 from everturn.platform.web import WebPlatform
-from everturn.settings import Config, ServerConfig
+from everturn.settings import MAIN, Config, ServerConfig
 from everturn.web.app import WebApp
 from everturn.web.conversations import About
 from everturn.web.files import MEGABYTE, Files
+from everturn.web.messages import BYTES_PER_CHAR, ROOM_FOR_THE_REST
 from everturn.web.server import Door, Page
+from everturn.web.v1.endpoints import V1Parts
 from everturn.web.visits import LOGIN_S
 
 
@@ -30,6 +33,15 @@ def page_of(platform: WebPlatform, home: Home, config: Config) -> Page:
         chats=platform,
         files=Files(home.files, file_bytes, int(limits.files_megabytes * MEGABYTE)),
         about=About(version=__version__, commands=commands, message_chars=limits.message_chars, file_bytes=file_bytes),
+    )
+
+
+def programs_of(platform: V1Platform, config: Config) -> V1Parts:
+    """The OpenAI API: its models are our agents."""
+    return V1Parts(
+        clients=platform,
+        models=(MAIN, *config.agents),
+        most_body=config.limits.message_chars * BYTES_PER_CHAR + ROOM_FOR_THE_REST,
     )
 
 

@@ -224,13 +224,41 @@ class Heard(StrEnum):
     DELETED = "deleted"  # a message that was said before is gone
 
 
+class ClientTool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A function of the program that asks: the agent may ask for a call of it, and the program runs it."""
+
+    name: str
+    description: str = ""
+    parameters: Json = {}
+
+
+class Brought(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a program's message brings beside its words; kept with the message until it is forgotten."""
+
+    rows: tuple[
+        Message, ...
+    ] = ()  # what the transcript has before its words: a history, or results of the program's functions
+    instructions: str = ""  # for the model, in its turn only
+    tools: tuple[ClientTool, ...] = ()
+    about: Json = {}  # what the endpoint wants to know again
+
+
+NOTHING_BROUGHT = Brought()
+
+
 class Inbound(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as an adapter heard it. `id` is unique within the platform account."""
+    """A message as an adapter heard it. `id` is unique within the platform account.
+
+    One that brings something is never a command, and always a turn of its own.
+    """
 
     id: str
     source: SessionSource
     text: str
     cursor: str | None = None  # where the platform is read on after this message, committed with it
+    agent: str | None = None  # who is asked, where the sender may choose; None: whom the routes name
+    brought: Brought | None = None
+    fingerprint: str | None = None  # of all that was asked: the same id with another one is a conflict
     what: Heard = Heard.SAID
     of: str | None = None  # the `id` of the message that was edited or deleted
     attachments: tuple[Attachment, ...] = ()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.gateway.parts import Settings
 from everturn.model import Json
 from everturn.platform.api import ApiPlatform
+from everturn.platform.v1 import V1Platform
 from everturn.platform.web import WebPlatform
 from everturn.testing import World
 from everturn.web.conversations import About
 from everturn.web.files import Files
 from everturn.web.messages import Accept
 from everturn.web.server import MOST_CONNECTIONS, PATIENCE_S, Door, Operations, Page, Serving, make_app, serve
+from everturn.web.v1.endpoints import V1Parts
 
 TOKEN = "a-token-of-the-tests"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -74,6 +76,7 @@ class Web:
     serving: Serving
     desk: Desk
     client: httpx.AsyncClient
+    closing: list[Callable[[], Awaitable[None]]] = field(default_factory=list)  # of what is opened on the way
 
     async def post(self, chat: str, message_id: str, text: str) -> httpx.Response:
         return await self.client.post(f"/api/chats/{chat}/messages", json={"id": message_id, "text": text})
@@ -170,10 +173,10 @@ async def running(
     file_bytes: int = 1000,
 ) -> AsyncIterator[Web]:
     """Everything started on a home or a store's address; stopped in order afterwards. The same place again continues."""
-    api, page, desk = ApiPlatform(), WebPlatform(), Desk()
+    api, page, programs, desk = ApiPlatform(), WebPlatform(), V1Platform(), Desk()
     url = where if isinstance(where, str) else f"sqlite:///{where / 'everturn.db'}"
     files = (where if isinstance(where, Path) else Path(tempfile.mkdtemp())) / "files"
-    async with World(url, agent or Echo(), [api, page], settings=settings) as world:
+    async with World(url, agent or Echo(), [api, page, programs], settings=settings) as world:
         parts = world.gateway.parts
         app = make_app(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
@@ -181,10 +184,14 @@ async def running(
             heartbeat_s=heartbeat_s, door=door, meters=parts.observing.meters,
             operations=Operations(operator=world.gateway.operator, moves=parts.hub.changes),
             page=Page(chats=page, files=Files(files, file_bytes, 3 * file_bytes), about=About(version="test")),
+            programs=V1Parts(clients=programs, models=("main", "other"), most_body=settings.message_chars * 12 + 65_536),
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s, most_connections=most_connections)
         try:
             async with httpx.AsyncClient(base_url=serving.url, headers=AUTHORIZED, timeout=WAIT_S) as client:
-                yield Web(world, serving, desk, client)
+                web = Web(world, serving, desk, client)
+                yield web
         finally:
+            for close in web.closing:
+                await close()
             await serving.close()

@@ -1,7 +1,7 @@
 """The built-in demo: it needs nothing, and shows what survives a crash.
 
-`work N [SECONDS]` runs N effects that must not happen twice; `crash` and `crash always` kill the process; anything else
-is answered with what the agent sees.
+`work N [SECONDS]` runs N effects that must not happen twice; `crash` and `crash always` kill the process; `call NAME JSON`
+asks the program that speaks to it for a call of one of its functions; anything else is answered with what the agent sees.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
 from everturn.agent.interface import Answer, RunTool, TurnContext
@@ -19,6 +20,9 @@ from everturn.model import Message, ToolCall
 
 _WORK = re.compile(r"work +(\d{1,4})(?: +(\d{1,4}(?:\.\d{1,3})?))?\s*", re.IGNORECASE)
 _CRASH = re.compile(r"crash( +always)?\s*", re.IGNORECASE)
+
+
+_CALL = re.compile(r"call +([A-Za-z0-9_-]{1,64})(?: +(\{.*\}))?\s*", re.IGNORECASE)
 
 
 def kill_this_process() -> None:
@@ -48,6 +52,10 @@ class DemoAgent:
             return await self._work(turn, int(found[1]), float(found[2] or 1))
         if found := _CRASH.fullmatch(first):
             return await self._crash(turn, always=found[1] is not None)
+        if found := _CALL.fullmatch(first):
+            return await self._call(turn, found[1], found[2] or "{}")
+        if not words:
+            return await self._heard_back(turn)
         return Answer(f"I see {turn.earlier} earlier messages of this conversation. You said: {words}")
 
     async def _work(self, turn: TurnContext, steps: int, seconds: float) -> Answer:
@@ -82,6 +90,20 @@ class DemoAgent:
             os.fsync(number)
         finally:
             os.close(number)
+
+    async def _call(self, turn: TurnContext, name: str, arguments: str) -> Answer:
+        offered = [tool.name for tool in (await turn.brought()).tools]
+        if name not in offered:
+            return Answer(f"There is no function {name} here; I was offered: {', '.join(offered) or 'none'}.")
+        return Answer("", calls=(ToolCall(id=f"call_{turn.id}", name=name, arguments=arguments),))
+
+    async def _heard_back(self, turn: TurnContext) -> Answer:
+        """The program comes with results and no words."""
+        rows = await turn.history()
+        names = {call.id: call.name for row in rows for call in row.calls}
+        results = list(takewhile(lambda row: row.role == "tool", reversed((await turn.brought()).rows)))
+        said = [f"{names.get(row.call_id or '', 'it')} said: {row.content}" for row in reversed(results)]
+        return Answer("; ".join(said) or "You said nothing.")
 
     async def _crash(self, turn: TurnContext, *, always: bool) -> Answer:
         if always or turn.attempt == 1:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from everturn.model import Message, SessionSource, ToolCall, Usage
+from everturn.model import Brought, Message, SessionSource, ToolCall, Usage
 
 RunTool = Callable[[ToolCall, str], Awaitable[str]]
 """Runs one tool call; the second argument is a key that is the same for every repetition of this call."""
@@ -17,12 +17,15 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the agent finally says. An empty text is not an answer: the turn fails visibly."""
+    """What the agent finally says. An empty text without calls is not an answer: the turn fails visibly."""
 
     text: str
     extra: str | None = None  # kept with the transcript's row, for the agent itself
     usage: Usage = NO_USAGE
     cut: bool = False  # it is not whole: the user sees it, but the turn does not count as a success
+    calls: tuple[
+        ToolCall, ...
+    ] = ()  # of functions of the program that asks: it runs them, and comes back with the results
 
 
 class SessionContext(Protocol):
@@ -108,6 +111,10 @@ class TurnContext(Protocol):
 
     async def own(self) -> list[Message]:
         """This turn's committed rows: on a later attempt, what need not be done again."""
+        ...
+
+    async def brought(self) -> Brought:
+        """What the program that asks brought beside its words: instructions and functions of its own, for this turn."""
         ...
 
     async def joined(self) -> list[Message]:

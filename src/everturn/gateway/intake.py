@@ -98,7 +98,8 @@ class Intake:
 
     def _arrival(self, inbound: Inbound) -> Arrival:
         source, settings = inbound.source, self._parts.settings
-        forced, text = forced_by(inbound.text) or (None, inbound.text)
+        plain = inbound.brought is not None
+        forced, text = (None if plain else forced_by(inbound.text)) or (None, inbound.text)
         if forced is not None and not may(settings.rights, source, BY_NAME[forced]):
             forced, text = None, inbound.text  # as a command it is answered with who may
         return Arrival(
@@ -106,14 +107,18 @@ class Intake:
             ext_id=inbound.id,
             source=source,
             raw_source=write_source(source).decode(),
-            key=settings.key_of(source),
-            kind="command" if forced is None and text.startswith("/") and parse_command(text) else "message",
+            key=settings.key_of(source, inbound.agent),
+            kind="command"
+            if not plain and forced is None and text.startswith("/") and parse_command(text)
+            else "message",
             text=text,
             at=self._parts.clock.now(),
             by_event=self._parts.delivery(source.platform).by_event,
             cursor=inbound.cursor,
             busy=settings.busy_for(source.platform),
             forced=forced,
+            brought=inbound.brought,
+            fingerprint=inbound.fingerprint,
         )
 
     def _store(self, arrival: Arrival) -> asyncio.Future[Accepted]:

@@ -16,7 +16,8 @@ from everturn.gateway.effects import Effects
 from everturn.gateway.hearing import hear
 from everturn.gateway.kept import KeptSession
 from everturn.gateway.telling import tell
-from everturn.model import Message, SessionSource, ToolCall, Usage
+from everturn.model import Brought, Message, SessionSource, ToolCall, Usage
+from everturn.store.operations.bringing import brought_by
 from everturn.store.operations.reading import transcript
 from everturn.store.operations.spending import Plan
 from everturn.store.operations.transcripts import last_messages
@@ -91,6 +92,10 @@ class JournaledTurn:
         )
         return [row for row in rows if row.turn == self._attempt.begun.turn]
 
+    async def brought(self) -> Brought:
+        """What the program that asks brought beside its words."""
+        return await self._store.read(brought_by, self._attempt.begun.inbox)
+
     async def joined(self) -> list[Message]:
         """What the user wrote meanwhile and is now part of this turn."""
         return await hear(self._attempt)
@@ -99,22 +104,11 @@ class JournaledTurn:
         """Say that a model is about to be called; with limits, what it may use is counted first."""
         self._attempt.asks()
         if plan.requests and self._parts.settings.limits.any():
-            future = self._store.run(calling_with_plan, self._attempt.begun, self._plan(plan))
+            future = self._store.run(calling_with_plan, self._attempt.begun, _counted(self._attempt, plan))
         else:
             future = self._store.run(calling, self._attempt.begun.turn)
         future.add_done_callback(_called)
         return future
-
-    def _plan(self, plan: Usage) -> Plan:
-        parts, begun = self._parts, self._attempt.begun
-        return Plan(
-            call=parts.ids.next(),
-            tokens=plan.input_tokens + plan.output_tokens,
-            cost=plan.cost or 0.0,
-            day=day_of(parts.clock.now()),
-            who=who_spends(person_of(begun.source), begun.key),
-            limits=parts.settings.limits,
-        )
 
     def stream(self, text: str) -> None:
         """Show the answer's text so far."""
@@ -176,6 +170,18 @@ class JournaledTurn:
     async def settle(self, run: RunTool) -> list[Message]:
         """Bring the calls of the last committed response to an end, each by its class."""
         return await self._effects.settle(await self.own(), run)
+
+
+def _counted(attempt: Attempt, plan: Usage) -> Plan:
+    parts, begun = attempt.parts, attempt.begun
+    return Plan(
+        call=parts.ids.next(),
+        tokens=plan.input_tokens + plan.output_tokens,
+        cost=plan.cost or 0.0,
+        day=day_of(parts.clock.now()),
+        who=who_spends(person_of(begun.source), begun.key),
+        limits=parts.settings.limits,
+    )
 
 
 def _called(future: asyncio.Future[None]) -> None:

@@ -84,9 +84,9 @@ class Settings:
         """What a message from there does while a turn runs, where nobody chose otherwise."""
         return self.busy_by_platform.get(platform, self.busy)
 
-    def key_of(self, source: SessionSource) -> str:
-        """The session key of what is said here: its agent's, and its lane's."""
-        return session_key(source, self.isolation, agent_for(source, self.routes))
+    def key_of(self, source: SessionSource, agent: str | None = None) -> str:
+        """The session key of what is said here: its agent's, which the sender may have chosen, and its lane's."""
+        return session_key(source, self.isolation, agent or agent_for(source, self.routes))
 
 
 class Parts:

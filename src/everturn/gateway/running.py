@@ -78,7 +78,8 @@ class Runner:
         except Exception as error:  # noqa: BLE001  whatever an agent raises ends its turn, not the gateway
             log.warning("turn failed", turn=attempt.begun.turn, key=attempt.begun.key, error=repr(error))
             return await self.fail(attempt, f"{type(error).__name__}: {error}"[:500])
-        if not answer.text.strip():
+        asks = answer.calls and self._parts.delivery(attempt.begun.source.platform).by_event
+        if not answer.text.strip() and not asks:
             return await self.fail(attempt, "the agent gave an empty answer")
         return await self._finish(attempt, answer)
 
@@ -89,6 +90,7 @@ class Runner:
             role="assistant",
             content=storable(answer.text),
             seq=attempt.next_seq(),
+            calls=answer.calls,
             extra=answer.extra,
             at=parts.clock.now(),
         )

@@ -41,7 +41,7 @@ class PostedPlatform:
             name = (unquote_to_bytes(raw) if b"%" in raw else raw).decode()
         except UnicodeDecodeError:
             raise ValueError("the chat's name is not UTF-8; percent-encode its UTF-8 bytes") from None
-        return _name("the chat's name", name, CHAT_CHARS)
+        return fit_name("the chat's name", name, CHAT_CHARS)
 
     def source(self, chat: str, message_id: str | None = None, person: str | None = None) -> SessionSource:
         """Where a message of this chat comes from."""
@@ -51,7 +51,7 @@ class PostedPlatform:
     def read(self, chat: str, body: bytes, person: str | None = None) -> Inbound:
         """The message in a posted body."""
         post = _post(body)
-        _name("the id", post.id, ID_CHARS)
+        fit_name("the id", post.id, ID_CHARS)
         if not post.text or post.text.isspace():
             raise ValueError("the text is empty; a message needs words")
         if "\x00" in post.text:
@@ -79,7 +79,8 @@ def _post(body: bytes) -> Post:
         raise ValueError(f'the body must be JSON like {{"id": "...", "text": "..."}}: {error}') from None
 
 
-def _name(what: str, text: str, longest: int) -> str:
+def fit_name(what: str, text: str, longest: int) -> str:
+    """A name that somebody gave, if it can be kept."""
     if not text:
         raise ValueError(f"{what} is empty")
     if len(text) > longest:

@@ -18,6 +18,8 @@ from everturn.web.events import EventStreams, Watched
 from everturn.web.messages import Chats, Messages
 from everturn.web.queries import place_of, wants_added
 from everturn.web.transcripts import Transcripts
+from everturn.web.v1.endpoints import BELOW, V1
+from everturn.web.v1.errors import shaped
 from everturn.web.visits import Visits
 
 log = structlog.get_logger()
@@ -42,6 +44,7 @@ class WebApp:
         events: EventStreams,
         transcripts: Transcripts,
         others: ASGIApp,
+        v1: V1 | None = None,
     ) -> None:
         self._chats = chats
         self._key_of = key_of
@@ -51,6 +54,7 @@ class WebApp:
         self._events = events
         self._transcripts = transcripts
         self._others = others
+        self._v1 = v1
         self._closing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,15 +62,15 @@ class WebApp:
         try:
             await self._answer(scope, receive, send)
         except NotAdmitted as error:
-            await answer(send, error.reply)
+            await answer(send, _shaped(scope, error.reply))
         except BadRequest as error:
             await answer(send, refusal(400, str(error)))
         except StoreError as error:
-            await answer(send, not_now(f"the database cannot be read now: {error}"))
+            await answer(send, _shaped(scope, not_now(f"the database cannot be read now: {error}")))
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001  reported
             reply = self._mishap(error, scope["method"], scope["path"])
             with contextlib.suppress(RuntimeError):  # the answer had begun: it is cut off instead
-                await answer(send, reply)
+                await answer(send, _shaped(scope, reply))
 
     def shortcut(self, url: bytes, headers: list[Header]) -> bytes | None:
         """The chat, still encoded, if this is the head of an ordinary posted message of somebody who may post."""
@@ -95,6 +99,8 @@ class WebApp:
         """End event streams; what else is under way may finish."""
         self._closing = True
         self._events.close()
+        if self._v1 is not None:
+            self._v1.close()
 
     def _mishap(self, error: BaseException, method: str, path: str) -> Reply:
         """What to say when a request cannot end well."""
@@ -110,6 +116,8 @@ class WebApp:
         await self.access.admit(scope)
         if path.startswith(CHATS):
             await self._in_chat(path, scope, receive, send)
+        elif path.startswith(BELOW) and self._v1 is not None:
+            await self._v1(scope, receive, send)
         else:
             await self._others(scope, receive, send)
 
@@ -144,3 +152,8 @@ class WebApp:
 
     def _key(self, raw: bytes) -> str:
         return self._key_of(self._chats.source(self._chat(raw)))
+
+
+def _shaped(scope: Scope, reply: Reply) -> Reply:
+    """A refusal as the clients of this path read it."""
+    return shaped(reply) if scope["raw_path"].startswith(BELOW) else reply

@@ -103,7 +103,7 @@ class EventStreams:
             await answer(send, refusal(429, watched.too_many, retry_after(FULL_S)))
             return
         feeding = asyncio.ensure_future(feed.run())
-        gone = asyncio.ensure_future(_gone(receive))
+        gone = asyncio.ensure_future(until_gone(receive))
         self._open[feeding] = person
         self._persons[person] += 1
         try:
@@ -295,7 +295,7 @@ def _together(events: list[Event]) -> list[Event]:
     return events
 
 
-async def _gone(receive: Receive) -> None:
+async def until_gone(receive: Receive) -> None:
     """Until the client closes its side."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -59,7 +59,7 @@ class Messages:
 
     async def __call__(self, raw: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the message, have it stored, say so."""
-        body = await self._body(scope, receive)
+        body = await bounded_body(scope, receive, self.most)
         if body is None:
             return
         too_large = f"the body is larger than {self.most} bytes, which the longest message does not need"
@@ -81,19 +81,20 @@ class Messages:
         new = accepted.outcome is Outcome.ACCEPTED
         return Reply(202 if new else 200, encode(Receipt(accepted.key, not new)))
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body, not read further once it is too large; None when the client went away."""
-        announced = int(header_of(scope, b"content-length") or 0)
-        if announced > self.most:
-            return bytes(self.most + 1)
-        body, more = b"", True
-        while more and len(body) <= self.most:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        return body
+
+async def bounded_body(scope: Scope, receive: Receive, most: int) -> bytes | None:
+    """The body, not read further once it is too large; None when the client went away."""
+    announced = int(header_of(scope, b"content-length") or 0)
+    if announced > most:
+        return bytes(most + 1)
+    body, more = b"", True
+    while more and len(body) <= most:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
 
 
 def person_of(scope: Scope) -> str | None:

@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import uvicorn
 from starlette.applications import Starlette
@@ -36,6 +37,7 @@ from everturn.web.ops.looking import Looking
 from everturn.web.page_files import PageFiles
 from everturn.web.room import notice_the_vanished, room_for
 from everturn.web.transcripts import Transcripts
+from everturn.web.v1.endpoints import V1, V1Parts
 from everturn.web.visits import Visits
 
 HEARTBEAT_S = 15.0
@@ -84,6 +86,7 @@ def make_app(
     heartbeat_s: float = HEARTBEAT_S,
     page: Page | None = None,
     hooks: Hooks | None = None,
+    programs: V1Parts | None = None,
     door: Door = Door(),  # noqa: B008  frozen
     meters: Meters | None = None,
     operations: Operations | None = None,
@@ -92,7 +95,12 @@ def make_app(
     clock = door.clock
     access = Access(token=token, store=store, clock=clock, place=door.place, per_minute=door.per_minute)
     events = EventStreams(hub, store, heartbeat_s, room_for(MOST_CONNECTIONS) // 2)  # the others are for asking
-    access.on_end = events.close  # whoever may still enter comes back at once; nobody else does
+    v1 = (
+        V1(programs, accept=accept, store=store, hub=hub, access=access, heartbeat_s=heartbeat_s)
+        if programs is not None
+        else None
+    )
+    access.on_end = partial(_on_end, events, v1)
     visits = Visits(access, store, clock)
     metrics = Metrics(meters or Meters(), store, events, clock)
     routes = [*control_routes(control, store, chats), *Keys(store, clock, access.on_end).routes(), *visits.routes()]
@@ -122,7 +130,15 @@ def make_app(
         events=events,
         transcripts=Transcripts(store),
         others=others,
+        v1=v1,
     )
+
+
+def _on_end(events: EventStreams, v1: V1 | None) -> None:
+    """A key or a visit ended. Who watches and may still enter comes back at once; who waits for an answer is asked again."""
+    events.close()
+    if v1 is not None:
+        v1.following.look_again()
 
 
 @dataclass(frozen=True, slots=True)

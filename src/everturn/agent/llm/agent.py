@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.agent.llm.asking import Asking, Given, Got
+from everturn.agent.llm.asking import Asking, Given
 from everturn.agent.llm.calls import usage_of
 from everturn.agent.llm.compacting import Compacting
-from everturn.agent.llm.freezing import Prompt, frozen_prompt
+from everturn.agent.llm.freezing import Prompt, frozen_prompt, with_brought
 from everturn.agent.llm.providers import Models
 from everturn.agent.llm.rendering import Anchored, arguments_of, as_kept, extra_of
 from everturn.agent.llm.settings import LlmSettings
@@ -22,7 +22,7 @@ from everturn.clock import Clock, SystemClock
 from everturn.decide import model_words
 from everturn.decide.conversation import arranged
 from everturn.decide.outcomes import Kind
-from everturn.model import ToolCall
+from everturn.model import Message, ToolCall
 
 HISTORY_ROWS = 100_000  # the whole of it: a window that moves would change the beginning of every request
 
@@ -35,6 +35,7 @@ class Work:
     prompt: Prompt
     toolbox: Toolbox
     steps: int
+    functions: frozenset[str] = frozenset()  # those of the program that asks
     anchor: Anchored | None = None
     anchored_in: str = ""  # the session whose rows the anchor counts
 
@@ -69,12 +70,14 @@ class LlmAgent:
             await turn.settle(run)
         while work.steps < self._settings.max_steps:
             got = await self._asking.ask(turn, partial(self._given, work), partial(self._shortened, work))
-            response = _with_own_ids(got, turn)
-            calls = _calls(got.response, response, work.toolbox)
+            said, asks = _own_first(got.response, work.functions)
+            response = _with_own_ids(said, got.given.rows, turn)
+            calls = _calls(said, response, work.toolbox)
             text = response.text or ""
             extra = extra_of(response, text, calls)
-            if not calls:
-                return Answer(text, extra, usage_of(response), cut=got.kind is not Kind.ANSWERED)
+            if asks or not calls:
+                cut = got.kind is not Kind.ANSWERED
+                return Answer(text, extra, usage_of(response), cut=cut, calls=tuple(calls))
             await turn.step(text, calls, run, extra=extra, usage=usage_of(response))
             work.steps += 1
         return Answer(model_words.too_many_steps(self._settings.max_steps), cut=True)
@@ -82,8 +85,9 @@ class LlmAgent:
     async def _begin(self, turn: TurnContext) -> Work:
         toolbox = await Toolbox.of(self._sources)
         prompt = await frozen_prompt(turn, self._settings, toolbox.all())
+        prompt, functions = with_brought(prompt, await turn.brought())
         steps = sum(bool(row.calls) for row in await turn.own()) if turn.attempt > 1 else 0
-        return Work(turn, prompt, toolbox, steps)
+        return Work(turn, prompt, toolbox, steps, functions)
 
     async def _given(self, work: Work) -> Given:
         """What is sent now: with what the user wrote meanwhile, compacted if it became too long."""
@@ -101,10 +105,20 @@ class LlmAgent:
         return await self._compacting.shorten(work.turn, await work.turn.history(HISTORY_ROWS))
 
 
-def _with_own_ids(got: Got, turn: TurnContext) -> ModelResponse:
-    rows = got.given.rows
+def _own_first(response: ModelResponse, functions: Collection[str]) -> tuple[ModelResponse, bool]:
+    """What is kept of a response, and whether it asks the program for calls. Where it asks for our tools as well, those
+    run first: the model asks for the program's functions again when it has their results.
+    """
+    theirs = [part for part in response.parts if isinstance(part, ToolCallPart) and part.tool_name in functions]
+    every = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    if len(theirs) in {0, len(every)}:
+        return response, bool(theirs)
+    return replace(response, parts=[part for part in response.parts if part not in theirs]), False
+
+
+def _with_own_ids(response: ModelResponse, rows: Sequence[Message], turn: TurnContext) -> ModelResponse:
     used = {call.id for row in rows for call in row.calls}
-    return as_kept(got.response, used, f"{turn.id}-{rows[-1].seq if rows else 0}")
+    return as_kept(response, used, f"{turn.id}-{rows[-1].seq if rows else 0}")
 
 
 def _calls(said: ModelResponse, kept: ModelResponse, toolbox: Toolbox) -> list[ToolCall]:

@@ -13,7 +13,7 @@ from everturn.agent.interface import TurnContext
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.toolbox import Tool
 from everturn.decide.prompt import system_prompt
-from everturn.model import Json
+from everturn.model import Brought, Json
 
 
 class FrozenTool(msgspec.Struct, frozen=True):
@@ -50,6 +50,21 @@ async def frozen_prompt(turn: TurnContext, settings: LlmSettings, tools: Sequenc
     except msgspec.MsgspecError:
         frozen = msgspec.json.decode(text, type=Frozen)  # damaged, or another kind of agent's
     return Prompt(kept, frozen.system, [_definition(tool) for tool in frozen.tools])
+
+
+def with_brought(prompt: Prompt, brought: Brought) -> tuple[Prompt, frozenset[str]]:
+    """The prompt of a turn for which a program brought instructions and functions; the names of those that are offered.
+
+    None of them takes the name of a tool of ours. What the session keeps does not change.
+    """
+    if not brought.instructions and not brought.tools:
+        return prompt, frozenset()
+    taken = {tool.name for tool in prompt.tools}
+    theirs = [tool for tool in brought.tools if tool.name not in taken]
+    offered = [_definition(FrozenTool(tool.name, tool.description, tool.parameters)) for tool in theirs]
+    system = "\n\n".join(part for part in (prompt.system, brought.instructions) if part)
+    text = prompt.text + brought.instructions + "".join(str(tool.parameters) for tool in theirs)
+    return Prompt(text, system, [*prompt.tools, *offered]), frozenset(tool.name for tool in theirs)
 
 
 def frozen_text(system: str, tools: Sequence[Tool]) -> str:

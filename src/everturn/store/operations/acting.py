@@ -35,7 +35,10 @@ DROP_REPLY = (
     " error=coalesce(error, 'dropped by an operator'), marked=CASE state WHEN 'doubtful' THEN 1 ELSE marked END WHERE id=$1"
 )
 MARK_SENT = "UPDATE outbox SET state='sent', ended_at=$2, error=NULL WHERE id=$1"
-PUT_AWAY = "UPDATE inbox SET dead_at=NULL, body=CASE WHEN ended_at<$2 THEN '' ELSE body END WHERE id=$1"
+PUT_AWAY = (
+    "UPDATE inbox SET dead_at=NULL, body=CASE WHEN ended_at<$2 THEN '' ELSE body END,"
+    " brought=CASE WHEN ended_at<$2 THEN NULL ELSE brought END WHERE id=$1"
+)
 RUN_AGAIN = (
     "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, accepted_at, busy)"
     " VALUES ($1, $2, $3, $4, $5, 'message', $6, $7, 'waiting', $8, $9, 'queue')"

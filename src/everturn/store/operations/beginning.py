@@ -19,6 +19,7 @@ from everturn.decide.session import Reset, Resume, choose
 from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, Suspended
 from everturn.store.interface import Op, Row, Rows, sql
 from everturn.store.operations.boundaries import FIRST_WORDS, open_session, pair_calls, reset_entry
+from everturn.store.operations.bringing import bring, brought_of
 from everturn.store.operations.entries import lock_entry, source_of, write_source
 from everturn.store.operations.questions import (
     CLOSE_QUESTIONS,
@@ -42,7 +43,7 @@ TAKE_KEY = (
     " WHERE key=$1"
 )
 WAITING = (
-    "SELECT id, body, source, accepted_at, kind, busy FROM inbox"
+    "SELECT id, body, source, accepted_at, kind, busy, brought FROM inbox"
     " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY place LIMIT $2"
 )
 TOGETHER = 100
@@ -86,7 +87,8 @@ def _messages_in_front(key: str) -> Op[Rows]:
 def _waiting(row: Row, entry: SessionEntry) -> Waiting:
     number, text, raw, accepted_at, _, busy = row[:6]
     source = source_of(raw) or entry.origin or SessionSource(platform="")
-    return Waiting(number, text, source, raw, accepted_at, busy=busy)
+    brought = brought_of(row[6]).rows if len(row) > 6 and row[6] else ()
+    return Waiting(number, text, source, raw, accepted_at, busy=busy, brought=brought)
 
 
 def _together(key: str, waiting: list[Waiting], start: Start) -> list[Waiting] | Later:
@@ -163,6 +165,7 @@ def start_turn(entry: SessionEntry, rows: Sequence[Waiting], start: Start, facts
     elif entry.seq == 0:  # a session that /new opened is known by what was said in it first
         yield sql("UPDATE session SET first_words=$2 WHERE session_id=$1", entry.session_id, first.text[:FIRST_WORDS])
     note = yield from _note(entry, start, reset_reason)
+    entry = yield from bring(entry, rows)
     begun = Begun(
         turn=start.turn,
         key=entry.key,
@@ -194,8 +197,9 @@ def _take(entry: SessionEntry, begun: Begun, rows: Sequence[Waiting], start: Sta
 def add_words(begun: Begun, rows: Sequence[Waiting], isolation: Isolation) -> Op[tuple[Begun, list[Message]]]:
     """Make messages part of the turn: each is a row of the transcript, and claimed."""
     said = spoken(begun, rows, isolation)
-    for each, message in zip(rows, said, strict=True):
+    for message in said:
         yield written(begun, message)
+    for each in rows:
         if each.stored:
             yield sql(CLAIM_MESSAGE, each.id, begun.turn)
     return with_words(begun, rows), said
@@ -212,7 +216,7 @@ def spoken(begun: Begun, rows: Sequence[Waiting], isolation: Isolation) -> list[
             turn=begun.turn,
             at=each.accepted_at,
         )
-        for place, each in enumerate(rows, 1)
+        for place, each in enumerate((each for each in rows if each.speaks), 1)
     ]
 
 
@@ -221,7 +225,7 @@ def with_words(begun: Begun, rows: Sequence[Waiting]) -> Begun:
     sources = [*([begun.source] if begun.inbox else []), *(each.source for each in rows)]
     return replace(
         begun,
-        seq=begun.seq + len(rows),
+        seq=begun.seq + sum(each.speaks for each in rows),
         inbox=(*begun.inbox, *(each.id for each in rows)),
         words=(*begun.words, *(each.text for each in rows)),
         source=sources[-1],
@@ -252,6 +256,7 @@ def _hold(entry: SessionEntry, begun: Begun, rows: Sequence[Waiting], start: Sta
 
 def _resume(entry: SessionEntry, joining: Sequence[Waiting], start: Start, facts: list[Fact]) -> Op[Begun]:
     """The same turn, its next attempt, from the last committed step; messages that wake it join it."""
+    entry = yield from bring(entry, joining)
     waited = yield sql("SELECT 1 FROM turn WHERE id=$1 AND state='waiting'", entry.turn)
     note = None if waited else (yield from _note(entry, start, None))  # who waited was not cut off
     rows = yield sql(
@@ -284,7 +289,7 @@ def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int
         session_id=session_id,
         attempt=attempt,
         fence=entry.fence,
-        seq=entry.seq - len(rows),
+        seq=entry.seq,
         first_seq=first_seq,
         inbox=(),
         words=(),
@@ -294,7 +299,8 @@ def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int
         model=entry.model,
         waiting=entry.waiting,
     )
-    return with_words(begun, [_waiting(row, entry) for row in rows]) if rows else begun
+    said = [_waiting(row, entry) for row in rows]
+    return replace(with_words(begun, said), seq=entry.seq) if said else begun
 
 
 def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from everturn.decide import words
 from everturn.decide.busy import TAKES_OVER, BusyMode, busy_of
-from everturn.model import Event, SessionEntry, SessionSource
+from everturn.model import Brought, Event, SessionEntry, SessionSource
 from everturn.store.interface import Op, Statement, sql
 from everturn.store.operations.beginning import begun_again, start_turn, suspected
+from everturn.store.operations.bringing import write_brought
 from everturn.store.operations.entries import lock_or_make_entry
 from everturn.store.operations.taking_over import ended_at, take_over
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
@@ -22,10 +23,10 @@ JOIN_QUEUE = (
     " RETURNING waiting, event_seq, arrivals, busy, turn, holder"
 )
 ADD = (
-    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, turn, accepted_at, busy)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
+    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, turn, accepted_at, busy,"
+    " brought, fingerprint) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
 )
-SAME = "SELECT id, body, key, turn, busy FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
+SAME = "SELECT id, body, key, turn, busy, fingerprint FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
 
 
 class Outcome(StrEnum):
@@ -52,6 +53,8 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None  # how far the platform account is read with this message
     busy: str = BusyMode.STEER  # what it does to a running turn, as configured for its platform
     forced: str | None = None  # the same, as it says itself (/steer, /queue)
+    brought: Brought | None = None  # what it brings beside its words
+    fingerprint: str | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +80,8 @@ def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
         return (yield from _queue(arrival, queue_limit, start))
     if not (yield _row(arrival, "claimed", start.turn)):
         return (yield from _known(arrival, start, Outcome.DUPLICATE))
-    row = Waiting(arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False)
+    rows = arrival.brought.rows if arrival.brought is not None else ()
+    row = Waiting(arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False, brought=rows)
     begun = yield from start_turn(entry, [row], start, _facts(arrival))
     return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=begun.events)
 
@@ -106,6 +110,8 @@ def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
 def _busy(arrival: Arrival, chosen: str | None, *, turn_open: bool, others_wait: bool) -> BusyMode | None:
     if arrival.kind != "message":
         return None
+    if arrival.brought is not None:
+        return BusyMode.QUEUE  # it joins no turn and closes no question, whenever it is looked at
     return busy_of(arrival.forced, chosen, arrival.busy, turn_open=turn_open, others_wait=others_wait)
 
 
@@ -126,6 +132,7 @@ def _row(arrival: Arrival, state: str, turn: int | None, place: int = 0, busy: s
     return sql(
         ADD, arrival.id, arrival.ext_id, source.platform, source.account, arrival.key, arrival.kind, arrival.raw_source,
         arrival.text, state, place, turn, arrival.at, busy,
+        None if arrival.brought is None else write_brought(arrival.brought), arrival.fingerprint,
     )  # fmt: skip
 
 
@@ -158,11 +165,12 @@ def _known(arrival: Arrival, start: Start | None, otherwise: Outcome) -> Op[Acce
     rows = yield sql(SAME, arrival.ext_id, arrival.source.platform, arrival.source.account)
     if not rows:
         return Accepted(outcome=otherwise, key=arrival.key)
-    number, body, key, turn, busy = rows[0]
+    number, body, key, turn, busy, fingerprint = rows[0]
     if number == arrival.id:
         mine = start if start is not None and turn == start.turn else None
         return replace((yield from _accepted_before(arrival, mine)), busy=busy)
     same = body in {"", arrival.text} and key == arrival.key  # an old body is forgotten before its id
+    same = same and fingerprint == arrival.fingerprint
     return Accepted(outcome=Outcome.DUPLICATE if same else Outcome.CONFLICT, key=key)
 
 

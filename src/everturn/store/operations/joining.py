@@ -78,7 +78,7 @@ def replace_waiting(begun: Begun, waiting: int) -> Begun:
 
 
 def _waiting(row: Row, begun: Begun) -> Waiting:
-    number, text, raw, accepted_at, _, busy = row
+    number, text, raw, accepted_at, _, busy = row[:6]
     source: SessionSource = source_of(raw) or begun.source
     return Waiting(number, text, source, raw, accepted_at, busy=busy)
 

@@ -37,14 +37,13 @@ def message_of(row: Row) -> Message:
 
 def written(begun: Begun, message: Message, *, tell: bool = False) -> Statement:
     """Store a row, once; with `tell` a row comes back when it was not stored before."""
-    calls = _encode(message.calls).decode() if message.calls else None
     return sql(
         f"{ADD_MESSAGE} RETURNING seq" if tell else ADD_MESSAGE,
         begun.session_id,
         message.seq,
         message.role,
         message.content,
-        calls,
+        write_calls(message.calls),
         message.call_id,
         int(message.unknown),
         message.extra,
@@ -53,6 +52,11 @@ def written(begun: Begun, message: Message, *, tell: bool = False) -> Statement:
         begun.attempt,
         message.at,
     )
+
+
+def write_calls(calls: tuple[ToolCall, ...]) -> str | None:
+    """Calls as they are stored."""
+    return _encode(calls).decode() if calls else None
 
 
 def calls_of(text: str) -> tuple[ToolCall, ...]:

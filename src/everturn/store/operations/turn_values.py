@@ -7,7 +7,7 @@ import msgspec
 from everturn.decide.keys import Isolation
 from everturn.decide.notes import Note
 from everturn.decide.session import ResetPolicy
-from everturn.model import Event, Reply, SessionSource
+from everturn.model import Event, Message, Reply, SessionSource
 from everturn.store.operations.telling import Delivery
 
 
@@ -40,6 +40,12 @@ class Waiting(msgspec.Struct, frozen=True):
     accepted_at: float
     stored: bool = True  # False: this very operation inserts it, already claimed
     busy: str | None = None  # what it does to a running turn
+    brought: tuple[Message, ...] = ()  # rows that the transcript has before its words
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it has words; one that only brings rows has none."""
+        return bool(self.text) or not self.brought
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):

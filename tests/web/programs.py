@@ -1,0 +1,81 @@
+"""Programs that speak the OpenAI API through the official client, and an agent that meets them with everything that can happen."""
+
+import asyncio
+from typing import Any
+
+from openai import AsyncOpenAI
+
+from everturn.agent.interface import Answer, TurnContext
+from everturn.clock import SystemClock
+from everturn.errors import Unanswerable
+from everturn.model import ToolCall, Usage
+from everturn.web.keys import make_key
+from tests.web.composition import TOKEN, Web
+
+LOOK: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+FLAT_LOOK: Any = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+
+
+def said(text: str) -> list[Any]:
+    """One message."""
+    return [{"role": "user", "content": text}]
+
+
+def client(web: Web, key: str = TOKEN, retries: int = 0) -> AsyncOpenAI:
+    """The official client, which needs only the address."""
+    made = AsyncOpenAI(base_url=f"{web.serving.url}/v1", api_key=key, max_retries=retries, timeout=20)
+    web.closing.append(made.close)
+    return made
+
+
+async def key(web: Web, name: str) -> str:
+    """An access key of a program."""
+    return await make_key(web.world.store, SystemClock(), name, ("chat",))
+
+
+class Obliging:
+    """Does what it is told; waits where a test must act."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.began = asyncio.Event()
+        self.turns = 0
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """By the first word."""
+        self.turns += 1
+        match turn.words.partition(" ")[0]:
+            case "wait":
+                return await self._wait(turn)
+            case "break":
+                await self._wait(turn)
+                raise Unanswerable("there is no model today", "missing")
+            case "fail":
+                raise Unanswerable("there is no model today", "missing")
+            case "ask":
+                await turn.step("", [ToolCall(id="1", name="shell", ask="run make?")], self._tool)
+                return Answer("asked")
+            case "call":
+                return Answer("", calls=(ToolCall(f"call_{turn.id}", "look", '{"at":"x"}'),))
+            case "seen":
+                return await self._seen(turn)
+            case "":
+                return Answer(f"it said {(await turn.history())[-1].content}")
+            case _:
+                return Answer(f"echo: {turn.words}", usage=Usage(1, 10, 3, 4))
+
+    async def _wait(self, turn: TurnContext) -> Answer:
+        await turn.calling()
+        turn.stream("one ")
+        turn.stream("one two ")
+        self.began.set()
+        await self.go.wait()
+        return Answer("one two three")
+
+    async def _seen(self, turn: TurnContext) -> Answer:
+        brought = await turn.brought()
+        rows = [f"{row.role}={row.content}" for row in await turn.history()]
+        return Answer("|".join([brought.instructions, *(tool.name for tool in brought.tools), *rows]))
+
+    async def _tool(self, _call: ToolCall, _key: str) -> str:
+        return "done"

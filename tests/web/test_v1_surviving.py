@@ -1,0 +1,157 @@
+"""`/v1` when things take long or go wrong: repeats with an Idempotency-Key, streams, clients that go, gateways that stop."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+
+from tests.web.composition import Web, running
+from tests.web.programs import Obliging, client, key, said
+
+KEYED: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "k1"}}
+WAIT: dict[str, Any] = {"model": "main", "messages": said("wait"), **KEYED}
+
+
+@pytest.fixture
+def agent() -> Obliging:
+    return Obliging()
+
+
+@pytest.fixture
+async def web(tmp_path: Path, agent: Obliging) -> AsyncIterator[Web]:
+    async with running(tmp_path, agent, heartbeat_s=0.2) as started:
+        yield started
+
+
+async def whole(api: AsyncOpenAI, **more: Any) -> str:
+    stream = await api.chat.completions.create(**{**WAIT, "stream": True, **more})
+    return "".join([each.choices[0].delta.content or "" async for each in stream])
+
+
+async def once(api: AsyncOpenAI, **more: Any) -> tuple[str, str | None]:
+    done = await api.chat.completions.create(**{**WAIT, **more})
+    return done.id, done.choices[0].message.content
+
+
+async def test_words_come_as_they_are_said(web: Web, agent: Obliging) -> None:
+    stream = await client(web).chat.completions.create(**{**WAIT, "stream": True})
+    heard = ""
+    async for chunk in stream:
+        heard += chunk.choices[0].delta.content or ""
+        if heard == "one two ":
+            agent.go.set()
+    assert heard == "one two three"
+
+
+async def test_a_repeat_joins_the_turn_that_runs_and_gets_all_of_it(web: Web, agent: Obliging) -> None:
+    api = client(web)
+    first = asyncio.create_task(once(api))
+    await agent.began.wait()
+    others = [asyncio.create_task(whole(api)), asyncio.create_task(whole(client(web)))]
+    again = asyncio.create_task(once(api))
+    agent.go.set()
+    assert await asyncio.gather(*others) == ["one two three"] * 2
+    assert await first == await again == await once(api)
+    assert await whole(api) == "one two three"
+    assert agent.turns == 1
+
+
+async def test_the_same_key_with_another_request_is_a_conflict(web: Web) -> None:
+    await once(client(web), messages=said("hello"))
+    for other in (
+        {"messages": said("bye")},
+        {"messages": said("hello"), "user": "ann"},
+        {"messages": said("hello"), "model": "other"},
+    ):
+        with pytest.raises(openai.ConflictError) as error:
+            await once(client(web, retries=5), **other)
+        assert error.value.code == "idempotency_key_reused"
+
+
+async def test_without_a_key_each_call_is_its_own(web: Web, agent: Obliging) -> None:
+    api = client(web)
+    both = [await once(api, messages=said("hello"), extra_headers={}) for _ in range(2)]
+    assert both[0][0] != both[1][0]
+    assert agent.turns == 2
+
+
+async def test_a_client_that_goes_does_not_stop_the_turn(web: Web, agent: Obliging) -> None:
+    leaving = asyncio.create_task(once(client(web)))
+    await agent.began.wait()
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    agent.go.set()
+    assert (await once(client(web)))[1] == "one two three"
+    assert agent.turns == 1
+
+
+async def test_who_waits_in_a_stream_hears_that_somebody_is_there(web: Web, agent: Obliging) -> None:
+    async with web.client.stream(
+        "POST", "/v1/chat/completions", json={"model": "main", "messages": said("wait"), "stream": True}
+    ) as answer:
+        lines = answer.aiter_lines()
+        while await anext(lines) != ": still here":
+            pass
+        agent.go.set()
+        assert [line async for line in lines if line][-1] == "data: [DONE]"
+
+
+async def test_requests_of_one_session_are_answered_one_by_one(web: Web, agent: Obliging) -> None:
+    first = asyncio.create_task(once(client(web), user="ann"))
+    await agent.began.wait()
+    second = asyncio.create_task(once(client(web), user="ann", messages=said("hello"), extra_headers={}))
+    agent.go.set()
+    assert [(await first)[1], (await second)[1]] == ["one two three", "echo: hello"]
+
+
+async def test_a_question_is_told_and_a_repeat_gets_what_comes_of_it(web: Web) -> None:
+    for asked in (said("ask"), said("ask")):
+        with pytest.raises(openai.ConflictError) as error:
+            await once(client(web), messages=asked, user="ann")
+        assert (error.value.code, "run make?" in str(error.value)) == ("approval_required", True)
+    with pytest.raises(openai.ConflictError):
+        await once(client(web), messages=said("next"), user="ann", extra_headers={})
+
+
+async def test_a_stream_says_why_it_ends(web: Web, agent: Obliging) -> None:
+    api = client(web)
+    chat: Any = await api.chat.completions.create(**{**WAIT, "messages": said("break"), "stream": True})
+    responses = await api.responses.create(model="main", input="break", stream=True)
+    agent.go.set()
+    with pytest.raises(openai.APIError) as error:
+        [each async for each in chat]
+    assert error.value.code == "turn_failed"
+    events = [each async for each in responses]
+    assert events[-1].type == "response.failed"
+    assert "no model today" in str(events[-1])
+
+
+async def test_a_revoked_key_gets_no_answer(web: Web, agent: Obliging) -> None:
+    api = client(web, await key(web, "bot"))
+    waiting = asyncio.create_task(once(api))
+    await agent.began.wait()
+    await web.client.delete("/control/keys/bot")
+    with pytest.raises(openai.AuthenticationError):
+        await waiting
+    agent.go.set()
+
+
+async def test_a_gateway_that_stops_ends_the_answer_and_its_next_life_gives_it(tmp_path: Path, agent: Obliging) -> None:
+    async with running(tmp_path, agent) as web:
+        waiting, streaming = asyncio.create_task(once(client(web))), asyncio.create_task(whole(client(web)))
+        await agent.began.wait()
+        await asyncio.wait({asyncio.create_task(web.client.get("/v1/models"))})
+        await web.serving.close()
+        for task, error in ((waiting, openai.APIStatusError), (streaming, openai.APIError)):
+            with pytest.raises(error) as raised:
+                await task
+            assert getattr(raised.value, "code", None) == "restarting"
+        await web.world.abandon()
+    agent.go.set()
+    async with running(tmp_path, agent) as web:
+        assert (await once(client(web)))[1] == "one two three"
+        assert await whole(client(web)) == "one two three"
