@@ -49,7 +49,7 @@ check: $(venv)/.test ## ruff, mypy, import-linter, house rules, docs
 
 torture: $(venv)/.test ## kill real processes under load, on both engines (KILLS=150 each)
 	scripts/setup-test
-	KILLS=$(KILLS) $(python) -m pytest -o addopts= -m torture -s --timeout=0 tests
+	KILLS=$(KILLS) $(python) -m pytest -q -o addopts= -m torture -n auto --dist worksteal --timeout=0 tests
 
 bench: $(venv)/.test $(venv)-bench/.bench-others ## measure speed as ratios of one run, beside three other libraries
 	scripts/setup-test

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +17,23 @@ from tests.crash.processes import run_life, run_lives
 from tests.history import problems
 from tests.postgres import PostgresServer, empty_database
 
-ENGINES = ("sqlite", "postgres")
 # Stories that others share much with: their second engine is visited by `make torture`.
 ENGINES_BY_TURNS = ["sqlite", pytest.param("postgres", marks=pytest.mark.torture)]
+ON_BOTH = frozenset({"tools", "plain"})  # what every message passes: its deaths are tried on both engines every time
+
+
+def on(engine: str, scenario: str, *, often: bool) -> object:
+    """A story on an engine; one that need not be told every time is for `make torture`."""
+    return pytest.param(engine, scenario, marks=() if often else pytest.mark.torture)
+
+
+def stories(scenarios: Sequence[str], often_on_postgres: Collection[str]) -> list[object]:
+    """Each scenario on both engines: always on SQLite, on PostgreSQL always those that are named."""
+    return [
+        on(engine, each, often=engine == "sqlite" or each in often_on_postgres)
+        for each in scenarios
+        for engine in ("sqlite", "postgres")
+    ]
 
 
 class Homes:
@@ -44,10 +59,10 @@ class Homes:
             asyncio.run(empty_database(life.url))
 
 
-@pytest.fixture(params=ENGINES)
-def homes(request: pytest.FixtureRequest, tmp_path: Path) -> Homes:
-    server = request.getfixturevalue("postgres") if request.param == "postgres" else None
-    return Homes(request.param, tmp_path, server)
+@pytest.fixture
+def homes(request: pytest.FixtureRequest, tmp_path: Path, engine: str) -> Homes:
+    server = request.getfixturevalue("postgres") if engine == "postgres" else None
+    return Homes(engine, tmp_path, server)
 
 
 def hits_of(life: Life) -> dict[str, int]:
@@ -84,7 +99,9 @@ def cancel_at(homes: Homes, scenario: str, point: str, hit: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("scenario", ["plain", "tools", "reset", "drain", "undo", "restart"])
+@pytest.mark.parametrize(
+    ("engine", "scenario"), stories(["plain", "tools", "reset", "drain", "undo", "restart"], ON_BOTH)
+)
 def test_a_death_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: str) -> None:
     """Promises 1 to 8, wherever the process dies."""
     first = homes.fresh(scenario)
@@ -96,7 +113,7 @@ def test_a_death_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: 
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("scenario", ["plain", "tools", "reset", "drain", "restart"])
+@pytest.mark.parametrize(("engine", "scenario"), stories(["plain", "tools", "reset", "drain", "restart"], {"plain"}))
 def test_a_cancellation_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: str) -> None:
     """Who is cancelled releases; a loop that is cancelled ends the process, loudly."""
     first = homes.fresh(scenario)
@@ -109,7 +126,15 @@ def test_a_cancellation_at_any_point_loses_and_doubles_nothing(homes: Homes, sce
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", ["step.committed", "effect.acted", "turn.finished"])
-@pytest.mark.parametrize("scenario", ["finish", "two_recoveries"])
+@pytest.mark.parametrize(
+    ("engine", "scenario"),
+    [
+        on("sqlite", "finish", often=True),
+        on("sqlite", "two_recoveries", often=False),
+        on("postgres", "finish", often=False),
+        on("postgres", "two_recoveries", often=False),
+    ],
+)
 def test_a_death_during_recovery_is_recovered_from(homes: Homes, first: str, scenario: str) -> None:
     """Recovery runs through the normal claim path, and may itself die anywhere."""
     cut_off = homes.fresh("tools", Death(first, 1))

@@ -81,6 +81,7 @@ async def known(tmp_path: Path) -> Path:
     return home
 
 
+@pytest.mark.torture
 @pytest.mark.timeout(200)
 async def test_a_death_at_any_sync_of_a_first_life_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """The making of the database, and its first messages."""
