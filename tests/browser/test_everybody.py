@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.browsing import MARKS, Gateway, Screen, enter
+from tests.browser.talker import ATTACK
 from tests.house import ROOT
 
 pytestmark = MARKS
@@ -123,11 +124,17 @@ async def test_an_answer_is_told_to_a_screen_reader_once_it_is_whole(gateway: Ga
 async def test_hostile_words_are_words(screen: Screen) -> None:
     await screen.talk("hostile")
     await screen.talk("tool")
-    await screen.talk("</li><script>window.pwned = true</script><img src=x onerror='window.pwned = true'>")
-    await screen.say("/title <img src=x onerror='window.pwned = true'>")
+    await screen.talk(f"</li><script>{ATTACK}</script><img src=x onerror='{ATTACK}'>")
+    await screen.say(f"/title <img src=x onerror='{ATTACK}'>")
     await expect(screen.page.locator("#title")).to_contain_text("<img src=x")
+    named = {"name": f'"><img src=x onerror={ATTACK}>.svg', "mimeType": "image/svg+xml", "buffer": b"<svg onload='1'>"}
+    await screen.page.locator("#file").set_input_files([named])  # type: ignore[arg-type]
+    await expect(screen.page.locator("#send")).to_be_enabled()
+    await screen.talk("a file")
     await screen.page.reload()
-    await expect(screen.answers()).to_have_count(3)
+    await expect(screen.answers()).to_have_count(4)
+    await screen.page.locator("#search").fill("pwned")
+    await expect(screen.page.locator("#list .where")).to_contain_text("pwned")
     await screen.shot("hostile")
     assert await screen.page.locator("#items script, #items iframe, #items svg, #list img").count() == 0
     assert await screen.page.locator("#items a[href^='javascript'], #items [onerror], #items [onclick]").count() == 0
