@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everturn.agent.folder import Folder, parts_of
 from everturn.agent.toolbox import ToolError
 from everturn.agent.tools.files import FilesSettings, files_tools
-from everturn.agent.tools.folder import Folder, parts_of
 from tests.agent.tools.benches import Bench
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic_ai.messages import BinaryContent
 
+from everturn.agent.folder import Folder
 from everturn.agent.toolbox import ToolError
-from everturn.agent.tools.folder import Folder
 from everturn.decide.uploads import Upload, shown
 from everturn.model import Message
 

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
+from everturn.agent.folder import Entry, Folder
 from everturn.agent.toolbox import Place, Tool, ToolError
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
-from everturn.agent.tools.folder import Entry, Folder
 from everturn.decide.uploads import upload_at
 from everturn.model import Effect
 
