@@ -24,7 +24,7 @@ from everturn.store.operations.reading import figures
 from everturn.store.operations.turns import finish
 from everturn.store.postgres import PostgresStore
 from everturn.store.sqlite import SQLiteStore
-from everturn.testing import FakePlatform, ScriptedAgent
+from everturn.testing import FakePlatform, ScriptedAgent, open_to_all
 
 WORDS = "please look at this for me"
 SETTINGS = Settings(running_turns=256)
@@ -94,7 +94,7 @@ class Running:
         watched = Watched(store, finish, _key_of_finish) if api else Watched(store, record_sent, _key_of_sent)
         gateway = Gateway(
             watched, agent or ScriptedAgent(tools=["look"]), {each.name: each for each in (platform, *others)}, SystemClock(),
-            settings,
+            open_to_all(settings, platform.name),
         )  # fmt: skip
         await gateway.start()
         return cls(gateway, watched, platform.name)

@@ -1,10 +1,13 @@
 """From the file to the numbers that the gateway works by."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from everturn.config import Config, read_config
+from everturn.decide.admission import Policy
+from everturn.decide.backlog import Backlog
 from everturn.decide.rights import Rights, Scope
 from everturn.decide.routes import Route
 from everturn.errors import ConfigError
@@ -51,8 +54,29 @@ def settings(home: Path, text: str) -> Settings:
 def test_the_defaults_of_the_file_are_those_of_the_gateway() -> None:
     ours, theirs = settings_of(Config()), Settings()
     changed = {name for name in Settings.__slots__ if getattr(ours, name) != getattr(theirs, name)}
-    assert changed <= {"policies"}  # the zone is the machine's
+    by_platform = {"admission", "backlog", "doubt_by_platform", "valid_by_platform"}
+    assert changed <= {"policies", *by_platform}  # the zone is the machine's
     assert ours.policies.default.timezone == machine_zone()
+
+
+def test_every_chat_platform_has_a_policy_that_admits_nobody_by_itself() -> None:
+    """Promise 11."""
+    admission = settings_of(Config()).admission
+    assert set(admission.policies) == {each.name for each in fields(Config().platforms)}
+    assert {(each.allow, each.chats, each.unknown) for each in admission.policies.values()} == {((), (), "pair")}
+
+
+def test_what_the_file_says_of_a_platform_reaches_the_gateway(tmp_path: Path) -> None:
+    found = settings(
+        tmp_path,
+        '[platforms.telegram]\nallow = ["7"]\nallow_chats = ["-1"]\nunknown = "ignore"\non_doubt = "drop"\n'
+        'reply_valid_s = 60\nbacklog = "ask"\nbacklog_age_s = 0\n[rights]\nowners = ["telegram:1"]\n',
+    )
+    assert found.admission.policies["telegram"] == Policy(allow=("7",), chats=("-1",), unknown="ignore")
+    assert (found.admission.owners, found.admission_of("api")) == (("telegram:1",), None)
+    assert (found.on_doubt_for("telegram"), found.on_doubt_for("matrix")) == ("drop", "mark")
+    assert found.valid_by_platform["telegram"] == 60
+    assert found.backlog_of("telegram") == Backlog(policy="ask", age_s=0)
 
 
 def test_what_the_file_says_reaches_the_gateway(tmp_path: Path) -> None:

@@ -161,6 +161,7 @@ class Process:
             message_chars=self._config.limits.message_chars,
             token=self._home.api_token(),
             control=self,
+            people=gateway.people,
             page=page_of(page, self._home, self._config),
             programs=programs_of(programs, self._config),
             door=door_of(server),
@@ -212,6 +213,7 @@ class Process:
             "state": "draining" if self._draining else "running",
             "trouble": gateway.parts.store.trouble() if gateway else None,
             "running_turns": len(gateway.turns.running()) if gateway else 0,
+            "denied": dict(gateway.intake.strangers.denied) if gateway else {},
             "resumes_waiting_for_calm": gateway.turns.held_back() if gateway else 0,
             "last_start": {name: getattr(report, name) for name in report.__slots__} if report else None,
         }

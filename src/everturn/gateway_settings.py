@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
+from everturn.decide.admission import Admission, Policy
+from everturn.decide.backlog import Backlog
 from everturn.decide.commands import REGISTRY, canonical
 from everturn.decide.keys import Isolation
 from everturn.decide.patience import Patience
@@ -15,12 +17,14 @@ from everturn.decide.spending import Limits
 from everturn.errors import ConfigError
 from everturn.gateway.parts import Policies, Settings
 from everturn.settings import Config, ResetConfig, RightsConfig, nearest
+from everturn.settings.platforms import PlatformConfig
 
 
 def settings_of(config: Config) -> Settings:
     """The numbers the gateway works by."""
     recovery, limits = config.recovery, config.limits
     sessions, approvals = config.sessions, config.approvals
+    platforms = platforms_of(config)
     return Settings(
         isolation=Isolation(sessions.group_sessions_per_user, sessions.thread_sessions_per_user),
         routes=tuple(Route(**asdict(route)) for route in config.routes),
@@ -47,7 +51,25 @@ def settings_of(config: Config) -> Settings:
         models=config.agent.models,
         context_tokens=config.agent.context_tokens if config.agent.model else 0,
         limits=Limits(**asdict(config.spending)),
+        doubt_by_platform={name: each.on_doubt for name, each in platforms.items()},
+        valid_by_platform={name: each.reply_valid_s for name, each in platforms.items()},
+        backlog={name: Backlog(policy=each.backlog, age_s=each.backlog_age_s) for name, each in platforms.items()},
+        admission=admission_of(config),
     )
+
+
+def platforms_of(config: Config) -> dict[str, PlatformConfig]:
+    """The settings of every chat platform there is, switched on or not."""
+    return {each.name: getattr(config.platforms, each.name) for each in fields(config.platforms)}
+
+
+def admission_of(config: Config) -> Admission:
+    """Who may speak on each chat platform. Every one has a policy, and what has none admits nobody."""
+    policies = {
+        name: Policy(allow=each.allow, chats=each.allow_chats, unknown=each.unknown)
+        for name, each in platforms_of(config).items()
+    }
+    return Admission(policies=policies, owners=config.rights.owners)
 
 
 def rights_of(config: RightsConfig) -> Rights:

@@ -53,8 +53,8 @@ def _histogram(name: str, text: str, *labels: str) -> Metric:
 METRICS: tuple[Metric, ...] = (
     _counter(
         "everturn_messages_total",
-        "Messages at the door: accepted, duplicate, conflict (the id had other words), full (the queue), too_long, or"
-        " unavailable (the store).",
+        "Messages at the door: accepted, duplicate, conflict (the id had other words), full (the queue), too_long,"
+        " denied (who wrote it may not speak), or unavailable (the store).",
         "platform",
         "outcome",
     ),

@@ -120,7 +120,9 @@ class OutboxState(StrEnum):
 
 
 INBOX_MOVES: dict[InboxState, frozenset[InboxState]] = {
-    InboxState.WAITING: frozenset({InboxState.CLAIMED, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED}),
+    InboxState.WAITING: frozenset(
+        {InboxState.CLAIMED, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD}
+    ),
     InboxState.CLAIMED: frozenset(
         {InboxState.WAITING, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD}
     ),

@@ -12,8 +12,11 @@ ALL: frozenset[str] = frozenset(
         "inbox.before",  # a message was received, nothing is stored
         "inbox.committed",  # it is stored, the platform was not told
         "inbox.acknowledged",  # the platform was told
+        "backlog.settled",  # what piled up while we were away may go on, or its sender is owed a question
         "command.committed",  # a command's effect and end are stored
         "action.committed",  # what an operator did is stored, nobody was woken
+        "person.let_in",  # somebody may speak from now on, they were not told
+        "person.revoked",  # somebody may not any more; their turn has lost its fence and its task still runs
         "restart.told",  # who asked for a restart is told that we are back, and that is stored
         "turn.begun",  # the turn is stored as running, the agent has not started
         "turn.calling",  # the agent is about to call the model and that is stored

@@ -16,6 +16,7 @@ from typing import Self
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.clock import Clock, SystemClock
+from everturn.decide.admission import OPEN
 from everturn.decide.delivery import Surety
 from everturn.decide.keys import session_key
 from everturn.errors import PlatformError
@@ -298,7 +299,8 @@ class ScriptedAgent:
 class World:
     """A gateway on a real database with whatever agent and platforms one brings.
 
-    Unless other settings are given, every message is a turn of its own, however fast they come.
+    Unless other settings are given, every message is a turn of its own, however fast they come. A platform for which the
+    settings have no policy is open to everybody here, which it never is in a real gateway.
     """
 
     def __init__(
@@ -315,7 +317,7 @@ class World:
         self._agent = agent
         self.platforms: Mapping[str, Platform] = {each.name: each for each in platforms}
         self.clock = clock or SystemClock()
-        self._settings = settings
+        self._settings = open_to_all(settings, *self.platforms)
         self._gateway: Gateway | None = None
         self._store: Store | None = None
 
@@ -370,6 +372,12 @@ class World:
     async def __aexit__(self, *error: object) -> None:
         if self._gateway is not None:
             await self.abandon() if error[0] else await self.stop()
+
+
+def open_to_all(settings: Settings, *platforms: str) -> Settings:
+    """The settings with these platforms open to everybody, where they say nothing of them. For tests alone."""
+    policies = dict.fromkeys(platforms, OPEN) | dict(settings.admission.policies)
+    return replace(settings, admission=replace(settings.admission, policies=policies))
 
 
 def key_of(platform: FakePlatform, chat: str) -> str:

@@ -62,7 +62,11 @@ def test_the_help_lists_every_command() -> None:
     assert all(f"  {name} " in text and line in text for name, (_, line) in COMMANDS.items())
 
 
-GROUPS = {"config": ("show",), "keys": ("create", "list", "revoke")}
+GROUPS = {
+    "config": ("show",),
+    "keys": ("create", "list", "revoke"),
+    "pair": ("list", "approve", "allow", "revoke"),
+}
 
 
 @pytest.mark.parametrize(

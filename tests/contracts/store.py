@@ -44,6 +44,7 @@ TABLES = (
     *NUMBERED, "instance", "inbox", "cursor", "turn", "attempt", "effect", "outbox",
     "approval", "allowance", "spending", "failure", "restart", "output", "memory",
     "action", "recovery", "contact",
+    "person", "pairing", "pairing_lock", "credential",
 )  # fmt: skip
 Dump = dict[str, list[tuple[object, ...]]]
 

@@ -72,6 +72,8 @@ OTHERS = (
     "command.",
     "action.",
     "restart.",
+    "person.",
+    "backlog.",
     "message.",
     "drain.",
     "turn.failed",

@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "login": ("login", "Print a link that opens the page in a browser, once."),
     "logout": ("login", "Log every browser out."),
     "keys": ("keys", "Access keys for programs."),
+    "pair": ("pair", "Who may speak on chat platforms."),
     "config": ("settings", "Look at the settings."),
     "version": ("version", "Print the version."),
 }

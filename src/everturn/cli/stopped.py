@@ -10,15 +10,20 @@ from everturn.clock import SystemClock
 from everturn.decide import web_words
 from everturn.errors import EverturnError
 from everturn.home import Home, HomeLock
+from everturn.ids import Ids
 from everturn.platform.api import ApiPlatform
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.store.operations.access import list_keys, revoke_key
+from everturn.store.operations.admission import TurnedOut, let_in, list_people
+from everturn.store.operations.admission import revoke as revoke_rows
 from everturn.store.operations.entries import list_entries
-from everturn.store.operations.instances import last_end, without_end
+from everturn.store.operations.instances import last_end, newest_id, without_end
+from everturn.store.operations.pairing import Approval, Paired, approve_code, approve_request, list_pairings
 from everturn.store.operations.reading import figures
 from everturn.web.keys import key_json, make_key
 from everturn.web.looking import lives
+from everturn.web.pairing import ApproveRequest, NotApproved, allow, approve, revoke
 
 Json = dict[str, Any]
 PAGE = 1000
@@ -30,6 +35,7 @@ class Stopped:
     def __init__(self, home: Home, store: Store) -> None:
         self._home = home
         self._store = store
+        self._desk = StoppedPeople(store)
 
     async def status(self) -> Json:
         """What is open, and how the last life ended."""
@@ -77,6 +83,64 @@ class Stopped:
         """In the store itself."""
         if not await self._store.run(revoke_key, name, SystemClock().now()):
             raise EverturnError(web_words.no_such_key(name))
+
+    async def pairings(self) -> Json:
+        """From the rows."""
+        requests, people = await self._desk.all()
+        return {"requests": requests, "people": people}
+
+    async def approve_pairing(self, wanted: Json) -> Json:
+        """In the store itself; they are told at the next start."""
+        try:
+            return await approve(self._desk, ApproveRequest(**wanted), SystemClock().now())
+        except NotApproved as error:
+            raise EverturnError(str(error)) from None
+
+    async def allow_person(self, person: str, *, owner: bool) -> Json:
+        """In the store itself."""
+        try:
+            return await allow(self._desk, person, owner=owner)
+        except NotApproved as error:
+            raise EverturnError(str(error)) from None
+
+    async def revoke_person(self, person: str) -> Json:
+        """In the store itself."""
+        try:
+            return await revoke(self._desk, person)
+        except NotApproved as error:
+            raise EverturnError(str(error)) from None
+
+
+class StoppedPeople:
+    """Who may speak, in the store of a gateway that does not run."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._clock = SystemClock()
+
+    async def all(self) -> tuple[list[Json], list[Json]]:
+        """The open requests, and the people who were let in or turned out."""
+        return await self._store.read(list_pairings, self._clock.now()), await self._store.read(list_people)
+
+    async def approve_code(self, code: str, platform: str | None, *, owner: bool) -> Paired:
+        """Let in who was given this code."""
+        return await self._store.run(approve_code, code, platform, await self._approval(owner))
+
+    async def approve_request(self, number: int, *, owner: bool) -> Paired:
+        """Let in who asked under this number."""
+        return await self._store.run(approve_request, number, await self._approval(owner))
+
+    async def allow(self, platform: str, person: str, *, owner: bool) -> None:
+        """Let somebody in who did not ask, or was turned out."""
+        await self._store.run(let_in, platform, [person], None, self._clock.now(), owner=owner)
+
+    async def revoke(self, platform: str, person: str) -> list[TurnedOut]:
+        """Turn somebody out: what of theirs was cut off does not go on."""
+        return await self._store.run(revoke_rows, platform, person, self._clock.now())
+
+    async def _approval(self, owner: bool) -> Approval:  # noqa: FBT001  as it was asked
+        ids = Ids(self._clock, 0, await self._store.read(newest_id))
+        return Approval(at=self._clock.now(), notice=ids.next(), owner=owner)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from everturn.cli.client import Unreachable, answers, ask
 from everturn.config import read_config
-from everturn.decide import web_words
+from everturn.decide import admission_words, web_words
 from everturn.errors import EverturnError, HomeHeld
 from everturn.home import Holder, Home, HomeLock, holder
 from everturn.store.address import sqlite_path
@@ -49,6 +49,22 @@ class View(Protocol):
 
     async def revoke_key(self, name: str) -> None:
         """End an access key at once."""
+        ...
+
+    async def pairings(self) -> Json:
+        """Who asks to be let in on chat platforms, and who was let in or turned out."""
+        ...
+
+    async def approve_pairing(self, wanted: Json) -> Json:
+        """Let somebody in, by code or by the number of their request."""
+        ...
+
+    async def allow_person(self, person: str, *, owner: bool) -> Json:
+        """Let "platform:user" in."""
+        ...
+
+    async def revoke_person(self, person: str) -> Json:
+        """Turn "platform:user" out."""
         ...
 
 
@@ -93,6 +109,22 @@ class Running:
         """The gateway ends it."""
         ask(self._home, self._who, "DELETE", f"/control/keys/{quote(name, safe='')}")
 
+    async def pairings(self) -> Json:
+        """As the gateway says."""
+        return ask(self._home, self._who, "GET", "/control/pair")
+
+    async def approve_pairing(self, wanted: Json) -> Json:
+        """The gateway lets them in."""
+        return ask(self._home, self._who, "POST", "/control/pair/approve", wanted)
+
+    async def allow_person(self, person: str, *, owner: bool) -> Json:
+        """The gateway lets them in."""
+        return ask(self._home, self._who, "POST", "/control/pair/allow", {"person": person, "owner": owner})
+
+    async def revoke_person(self, person: str) -> Json:
+        """The gateway turns them out, and ends what runs for them."""
+        return ask(self._home, self._who, "POST", "/control/pair/revoke", {"person": person})
+
 
 class Untouched:
     """A home in which no gateway has ever run."""
@@ -123,6 +155,22 @@ class Untouched:
     async def revoke_key(self, name: str) -> None:
         """There is nothing to end."""
         raise EverturnError(web_words.no_such_key(name))
+
+    async def pairings(self) -> Json:
+        """There is nobody."""
+        return {"requests": [], "people": []}
+
+    async def approve_pairing(self, wanted: Json) -> Json:  # noqa: ARG002  the protocol's
+        """Nobody can have asked."""
+        raise EverturnError(admission_words.pair_wrong())
+
+    async def allow_person(self, person: str, *, owner: bool) -> Json:  # noqa: ARG002  the protocol's
+        """Whom to let in is kept in a home."""
+        raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
+
+    async def revoke_person(self, person: str) -> Json:  # noqa: ARG002  the protocol's
+        """Whom to refuse is kept in a home."""
+        raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
 
 
 @asynccontextmanager

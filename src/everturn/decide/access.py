@@ -27,7 +27,7 @@ MEANINGS = {
     Scope.CHAT: "send messages and read the chats of the api platform",
     Scope.READ: "look: status, sessions, the life of a message, transcripts, figures",
     Scope.OPS: "look, and act on the gateway: stop, restart, sessions, dead letters",
-    Scope.ADMIN: "everything, keys included; not the owner's page",
+    Scope.ADMIN: "everything, keys and pairing included; not the owner's page",
 }
 OWNER = frozenset(Scope)
 NOBODY: frozenset[Scope] = frozenset()
@@ -49,6 +49,7 @@ _RULES: tuple[tuple[str, frozenset[Scope], frozenset[Scope]], ...] = (
     ("/control/keys", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/login", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/logout", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
+    ("/control/pair", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/", frozenset({Scope.READ}), frozenset({Scope.OPS})),
 )
 HOOKS = "/hooks/"  # where platforms come to; each shows a secret of its own

@@ -143,6 +143,16 @@ REGISTRY: tuple[Declared, ...] = (
         right=Right.ANYONE,  # any other words of theirs would close the question, too
     ),
     Declared(
+        name="answer",
+        line="answer what was written here while the gateway was away",
+        more="Only where the owner chose that you are asked first.",
+    ),
+    Declared(
+        name="skip",
+        line="leave unanswered what was written here while the gateway was away",
+        more="Only where the owner chose that you are asked first.",
+    ),
+    Declared(
         name="model",
         arguments="[name|default]",
         line="show or change the model of this conversation",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from everturn.decide.commands import REGISTRY, Declared, Right, canonical
 from everturn.model import SessionSource
@@ -67,6 +67,11 @@ def may(rights: Rights, source: SessionSource, command: Declared) -> bool:
         return False
     scope = rights.scope(source)
     return rank == "admin" or not scope.admins or command.name in {canonical(each) for each in scope.commands}
+
+
+def with_owner(rights: Rights, source: SessionSource) -> Rights:
+    """The rights with the author of a message among the owners: the rows say so."""
+    return replace(rights, owners=(*rights.owners, *(f"{source.platform}:{each}" for each in _ids(source))))
 
 
 def menu(rights: Rights, source: SessionSource) -> list[Declared]:

@@ -35,6 +35,11 @@ WHYS = {
     "/stop": "the user stopped it (/stop)",
     "/resume": "the user went to another conversation (/resume)",
     "operator": "an operator ended it",
+    "revoked": "its author may no longer speak here (revoked)",
+    "deleted": "its author deleted it",
+    "too_old": "it was too old when it came (backlog_age_s)",
+    "away": "it came while the gateway was away, and only the newest is answered, or nobody said that it should be",
+    "/skip": "its author did not want it answered (/skip)",
     "too_long": "it is longer than what is taken",
     "asking": "it waits until a question is answered",
     "queue_full": "too many messages were waiting",
@@ -181,6 +186,8 @@ def _parts(stored: object) -> str:
 
 
 def _ended(life: Json) -> Iterator[Line]:
+    if life.get("edited_at") is not None:
+        yield Line(life["edited_at"], 1, "its author changed its words", "in")
     if life["ended_at"] is not None:
         why = f": {_why(life['why'])}" if life["why"] else ""
         kind, took_s = ("trouble" if life["state"] == "dead" else "in"), life["ended_at"] - life["received_at"]

@@ -81,4 +81,5 @@ class Commands:
             context_tokens=settings.context_tokens,
             busy=settings.busy_for(platform),
             approvers=settings.approvers,
+            admission=settings.admission_of(platform),
         )

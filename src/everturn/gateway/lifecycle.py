@@ -17,11 +17,13 @@ from everturn.agent.interface import Agent
 from everturn.clock import Clock
 from everturn.decide import words
 from everturn.gateway.asking import Approvals
+from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
 from everturn.gateway.intake import Intake
 from everturn.gateway.operator import Operator
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts, Settings
+from everturn.gateway.people import People
 from everturn.gateway.recovery import REASONS, Recovery, Report
 from everturn.gateway.sending import Sending
 from everturn.gateway.turns import Turns
@@ -64,9 +66,11 @@ class Gateway:
         self.commands = Commands(self.parts, self.turns, self.outbox, self._restart_asked)
         self.operator = Operator(self.parts, self.turns, self.outbox)
         self.sending = Sending(self.parts, self.outbox)
-        self.intake = Intake(self.parts, self.turns, self.commands, self.outbox)
+        self.backlogs = Backlogs(self.parts, self.turns, self.outbox)
+        self.intake = Intake(self.parts, self.turns, self.commands, self.outbox, self.backlogs)
+        self.people = People(self.parts, self.turns, self.outbox)
         self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
-        self.upkeep = Upkeep(self.parts, self.recovery)
+        self.upkeep = Upkeep(self.parts, self.recovery, self.backlogs)
         self.approvals = Approvals(self.parts, self.outbox, self.turns.wake)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.asked: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()  # an end that a chat asked for
@@ -79,6 +83,7 @@ class Gateway:
         await self._join()
         points.reached("recovery.instance")
         self.report = await self.recovery.at_start()
+        await self.backlogs.go_on()
         pulled = [each for each in self.parts.platforms.values() if isinstance(each, CanPull)]
         for loop in (
             self.commands.run(), self.intake.watch_store(), self.upkeep.beat(), self.upkeep.expire_sessions(),
@@ -111,6 +116,7 @@ class Gateway:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
+        self.backlogs.stop()
         await self._within(self.turns.stop(), FLUSH_S)  # an agent that ignores its end must not keep us alive
         await self.outbox.stop()
         if stop is not None:
@@ -119,6 +125,7 @@ class Gateway:
 
     async def _join(self) -> None:
         parts, token = self.parts, uuid.uuid4().hex
+        parts.started_at = parts.clock.now()
         while parts.instance == 0:  # another start may have taken the number at the same moment
             parts.instance = await parts.store.run(join, token, socket.gethostname(), os.getpid(), parts.clock.now())
         parts.ids = Ids(parts.clock, parts.instance, await parts.store.read(newest_id))

@@ -194,7 +194,7 @@ class Outbox:
             await store.run(give_up, reply.id, now, decision.why)
             return "dead"
         if isinstance(error, OutcomeUnknown) and platform is not None and not _harmless(reply, platform):
-            action = when_uncertain(platform.surety, self._parts.settings.on_doubt)
+            action = when_uncertain(platform.surety, self._parts.settings.on_doubt_for(reply.source.platform))
             await store.run(doubt, reply.id, action, decision.at, str(error))
             return "doubtful"
         await store.run(try_later, reply.id, decision.at, str(error))

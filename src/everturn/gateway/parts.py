@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from everturn.clock import Clock
+from everturn.decide.admission import CLOSED, Admission
+from everturn.decide.backlog import Backlog
 from everturn.decide.busy import BusyMode
 from everturn.decide.delivery import Doubtful, Surety, when_uncertain
 from everturn.decide.keys import Isolation, session_key
@@ -25,6 +27,8 @@ from everturn.store.interface import Store
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Start
 from everturn.tracing import Tracer
+
+ANSWER_ALL = Backlog()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +69,10 @@ class Settings:
     output_chars: int = 20_000  # of a tool's output, what enters the transcript
     output_kept_chars: int = 1_000_000  # and what is kept beside it
     on_doubt: str = "mark"
+    doubt_by_platform: Mapping[str, str] = field(default_factory=dict)
+    valid_by_platform: Mapping[str, float] = field(default_factory=dict)  # how long a reply is of use; 0: for ever
+    backlog: Mapping[str, Backlog] = field(default_factory=dict)
+    admission: Admission = CLOSED  # who may speak on chat platforms: nobody, unless their platform has a policy
     busy: str = BusyMode.STEER  # what a message does while a turn runs, where /busy chose nothing
     busy_by_platform: Mapping[str, str] = field(default_factory=dict)
     burst_s: float = 0.35  # messages of one author this close together begin one turn, where replies are sent
@@ -83,6 +91,18 @@ class Settings:
     def busy_for(self, platform: str) -> str:
         """What a message from there does while a turn runs, where nobody chose otherwise."""
         return self.busy_by_platform.get(platform, self.busy)
+
+    def on_doubt_for(self, platform: str) -> str:
+        """What happens there to a reply that may or may not be out."""
+        return self.doubt_by_platform.get(platform, self.on_doubt)
+
+    def backlog_of(self, platform: str) -> Backlog:
+        """What becomes there of what was written while we were away."""
+        return self.backlog.get(platform, ANSWER_ALL)
+
+    def admission_of(self, platform: str) -> Admission | None:
+        """Who may speak there; None where people come through a door of its own (api, web)."""
+        return self.admission if self.admission.governs(platform) else None
 
     def key_of(self, source: SessionSource, agent: str | None = None) -> str:
         """The session key of what is said here: its agent's, which the sender may have chosen, and its lane's."""
@@ -109,10 +129,11 @@ class Parts:
         self.observing = Observing(clock, platforms, Traces(tracer, store, clock) if tracer else None)
         self.contacts = Contacts(store, clock, platforms)
         self.instance = 0
+        self.started_at = 0.0
         self.ids = ids or Ids(clock, 0)
         # Asking what a platform can do is slow enough to be done once.
         self._senders = {name: each for name, each in platforms.items() if isinstance(each, CanSend)}
-        self._deliveries = {name: _delivery(platform) for name, platform in platforms.items()}
+        self._deliveries = {name: _delivery(platform, settings) for name, platform in platforms.items()}
 
     def delivery(self, platform: str) -> Delivery:
         """How replies to a platform leave; those to one that is not connected wait for it."""
@@ -128,8 +149,8 @@ class Parts:
 
     def doubts(self) -> dict[str, Doubtful]:
         """What happens to a reply whose sending was cut off, by platform."""
-        policy = self.settings.on_doubt
-        return {name: when_uncertain(each.surety, policy) for name, each in self._senders.items()}
+        policy = self.settings.on_doubt_for
+        return {name: when_uncertain(each.surety, policy(name)) for name, each in self._senders.items()}
 
     def start(self, platform: str, chat_type: str, *, suspects: bool = True) -> Start:
         """Everything the beginning of a turn may need, with fresh ids."""
@@ -150,12 +171,15 @@ class Parts:
             # Programs that post know each message by its id: theirs are answered one by one.
             burst_s=0.0 if delivery.by_event else settings.burst_s,
             collect_s=settings.collect_s,
+            admission=settings.admission_of(platform),
         )
 
 
-def _delivery(platform: Platform) -> Delivery:
+def _delivery(platform: Platform, settings: Settings) -> Delivery:
     if not isinstance(platform, CanSend):
         return Delivery(by_event=True)
     keyed = platform.surety is not Surety.NEITHER
     edits = isinstance(platform, CanEdit)
-    return Delivery(by_event=False, send_now=keyed, valid_s=platform.limits.valid_s, edits=edits)
+    valid_s = settings.valid_by_platform.get(platform.name)
+    valid_s = platform.limits.valid_s if valid_s is None else valid_s
+    return Delivery(by_event=False, send_now=keyed, valid_s=valid_s or None, edits=edits)

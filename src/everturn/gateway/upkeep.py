@@ -6,6 +6,7 @@ import structlog
 
 from everturn.decide.keys import origin_of
 from everturn.decide.session import expired_by
+from everturn.gateway.backlog import Backlogs
 from everturn.gateway.parts import Parts
 from everturn.gateway.recovery import Recovery
 from everturn.model import ACTIVE
@@ -20,9 +21,10 @@ FIRST_LOOK_S = 60.0
 class Upkeep:
     """Loops that look now and then."""
 
-    def __init__(self, parts: Parts, recovery: Recovery) -> None:
+    def __init__(self, parts: Parts, recovery: Recovery, backlogs: Backlogs) -> None:
         self._parts = parts
         self._recovery = recovery
+        self._backlogs = backlogs
 
     async def beat(self) -> None:
         """Say that we are alive, and look for replicas that are not."""
@@ -56,5 +58,6 @@ class Upkeep:
         """Forget what was kept long enough, a bounded batch at a time."""
         while True:
             await self._parts.clock.sleep(self._parts.settings.upkeep_every_s)
+            await self._backlogs.expire_once()
             while await self._parts.store.run(forget, self._parts.clock.now()):
                 pass

@@ -35,6 +35,7 @@ from everturn.web.ops.acting import Acting, Operator
 from everturn.web.ops.changes import Changes, Moves
 from everturn.web.ops.looking import Looking
 from everturn.web.page_files import PageFiles
+from everturn.web.pairing import Pairing, PeopleDesk
 from everturn.web.room import notice_the_vanished, room_for
 from everturn.web.transcripts import Transcripts
 from everturn.web.v1.endpoints import V1, V1Parts
@@ -87,6 +88,7 @@ def make_app(
     page: Page | None = None,
     hooks: Hooks | None = None,
     programs: V1Parts | None = None,
+    people: PeopleDesk | None = None,
     door: Door = Door(),  # noqa: B008  frozen
     meters: Meters | None = None,
     operations: Operations | None = None,
@@ -105,8 +107,8 @@ def make_app(
     metrics = Metrics(meters or Meters(), store, events, clock)
     routes = [*control_routes(control, store, chats), *Keys(store, clock, access.on_end).routes(), *visits.routes()]
     routes += metrics.routes()
-    if hooks is not None:
-        routes += hooks.routes()
+    routes += hooks.routes() if hooks is not None else []
+    routes += Pairing(people, clock).routes() if people is not None else []
     if page is not None:
         messages = Messages(accept, page.chats, message_chars)
         talks = Conversations(

@@ -15,6 +15,7 @@ from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.boundaries import acknowledge_tail, end_open_turn, release
 from everturn.store.operations.command_sessions import bring_back, reset_session
 from everturn.store.operations.entries import lock_entry
+from everturn.store.operations.outbox import SCRUBBED
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
 from everturn.store.operations.upkeep import BODIES_KEPT_S
@@ -31,10 +32,10 @@ SEND_AGAIN = (
 )
 # What was in doubt may be out: if somebody sends it again after all, it says so.
 DROP_REPLY = (
-    "UPDATE outbox SET state='dead', ended_at=coalesce(ended_at, $2), dead_at=NULL, instance=NULL,"
+    f"UPDATE outbox SET state='dead', ended_at=coalesce(ended_at, $2), dead_at=NULL, instance=NULL, {SCRUBBED},"
     " error=coalesce(error, 'dropped by an operator'), marked=CASE state WHEN 'doubtful' THEN 1 ELSE marked END WHERE id=$1"
 )
-MARK_SENT = "UPDATE outbox SET state='sent', ended_at=$2, error=NULL WHERE id=$1"
+MARK_SENT = f"UPDATE outbox SET state='sent', ended_at=$2, error=NULL, {SCRUBBED} WHERE id=$1"
 PUT_AWAY = (
     "UPDATE inbox SET dead_at=NULL, body=CASE WHEN ended_at<$2 THEN '' ELSE body END,"
     " brought=CASE WHEN ended_at<$2 THEN NULL ELSE brought END WHERE id=$1"

@@ -18,6 +18,7 @@ from everturn.decide.recovery import is_suspect, resumes_by_itself
 from everturn.decide.session import Reset, Resume, choose
 from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, Suspended
 from everturn.store.interface import Op, Row, Rows, sql
+from everturn.store.operations.admission import turn_out_denied
 from everturn.store.operations.boundaries import FIRST_WORDS, open_session, pair_calls, reset_entry
 from everturn.store.operations.bringing import bring, brought_of
 from everturn.store.operations.entries import lock_entry, source_of, write_source
@@ -44,7 +45,7 @@ TAKE_KEY = (
 )
 WAITING = (
     "SELECT id, body, source, accepted_at, kind, busy, brought FROM inbox"
-    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY place LIMIT $2"
+    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND held IS NULL ORDER BY place LIMIT $2"
 )
 TOGETHER = 100
 CLAIM_MESSAGE = "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'"
@@ -61,6 +62,7 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | Waits | Later | No
         return (yield from _as_begun(entry, start)) if ours else None  # our own commit, of which we had not heard
     if not start.suspects and suspected(entry, start):
         return NotYet(key)
+    entry = yield from turn_out_denied(entry, start.admission, start.at)
     question = (yield from question_of(entry.turn)) if entry.turn is not None else None
     if question is not None or (entry.turn is not None and (yield from _goes_on_by_itself(entry, start))):
         busy = (yield from waiting_over(key)) if entry.waiting else None
@@ -140,7 +142,7 @@ def _held(entry: SessionEntry) -> Op[bool]:
     """Messages queued behind a suspended turn wait until their sender writes again."""
     rows = yield sql(
         "SELECT 1 FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'"
-        " AND why IS NULL LIMIT 1",
+        " AND why IS NULL AND held IS NULL LIMIT 1",
         entry.key,
     )
     return not rows

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from everturn.decide.admission import Admission
 from everturn.decide.busy import BusyMode
 from everturn.decide.commands import Command
 from everturn.decide.rights import NO_RIGHTS, Rights
@@ -24,6 +25,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int = 0  # the model's window; 0: not known
     busy: str = BusyMode.STEER  # what a message does while a turn runs, where /busy chose nothing
     approvers: tuple[str, ...] = ()  # who alone allows tool calls; none named: whose turn it is
+    admission: Admission | None = None  # who may speak; None: they showed a key, a token or a cookie
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from everturn.decide import command_words, words
+from everturn.decide.admission import Standing, Verdict, verdict
 from everturn.decide.commands import BY_NAME, Busy, Command, nearest, parse_command
-from everturn.decide.rights import may, menu
+from everturn.decide.rights import may, menu, with_owner
 from everturn.model import Event, SessionSource, Suspended
 from everturn.store.interface import Op, sql
 from everturn.store.operations import (
+    backlog,
     command_answers,
     command_choices,
     command_history,
     command_looking,
     command_sessions,
 )
+from everturn.store.operations.admission import REVOKED, standing
 from everturn.store.operations.command_values import Applied, Asked, Done, Terms
 from everturn.store.operations.entries import lock_or_make_entry, source_of
 from everturn.store.operations.taking_over import ended_at
@@ -32,6 +37,8 @@ DOES: Mapping[str, Callable[[Asked], Op[str] | Op[Done]]] = {
     "undo": command_history.undo,
     "approve": command_answers.approve,
     "deny": command_answers.deny,
+    "answer": backlog.answer,
+    "skip": backlog.skip,
     "steer": command_choices.words_wanted,
     "queue": command_choices.words_wanted,
     "busy": command_choices.busy,
@@ -63,6 +70,9 @@ def apply_command(
     entry = yield from lock_or_make_entry(key, raw, at)
     command = parse_command(body) or Command("help", "")
     source = source_of(raw) or entry.origin or SessionSource(platform="")
+    welcome, terms = yield from _terms_for(source, terms)
+    if not welcome:
+        return (yield from _turned_out(number, key, at))
     asked = Asked(
         command=command, entry=entry, number=number, session_id=session_id, at=at, source=source, raw_source=raw,
         accepted_at=accepted_at, terms=terms,
@@ -79,6 +89,24 @@ def apply_command(
     facts.append(fact("reply", at, turn=None, id=str(number), text=text, to=source.message_id, command=command.name))
     events = yield from report(key, entry.event_seq, facts if delivery.by_event else [])
     return (yield from _applied(number, command, key, stopped, events))
+
+
+def _terms_for(source: SessionSource, terms: Terms) -> Op[tuple[bool, Terms]]:
+    """Whether the author may (still) speak, and their terms: who was let in as an owner is one."""
+    admission = terms.admission
+    if admission is None or not admission.governs(source.platform):
+        return True, terms
+    found = yield from standing(source)
+    if found is Standing.OWNER:
+        terms = replace(terms, rights=with_owner(terms.rights, source))
+    return verdict(admission, source, found) is Verdict.ALLOWED, terms
+
+
+def _turned_out(number: int, key: str, at: float) -> Op[Applied]:
+    """A command (a button's, too) of somebody who may no longer speak does nothing and is not answered."""
+    yield sql("UPDATE inbox SET state='dead', ended_at=$2, dead_at=$2, why=$3 WHERE id=$1", number, at, REVOKED)
+    yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1", key)
+    return Applied(key=key, stopped=None, events=())
 
 
 def _applied(number: int, command: Command, key: str, stopped: int | None, events: tuple[Event, ...]) -> Op[Applied]:

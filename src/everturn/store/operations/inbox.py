@@ -7,13 +7,18 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from everturn.decide import words
+from everturn.decide import admission_words, words
+from everturn.decide.admission import Admission, Verdict
+from everturn.decide.backlog import MOST, Arriving, Policy
 from everturn.decide.busy import TAKES_OVER, BusyMode, busy_of
 from everturn.model import Brought, Event, SessionEntry, SessionSource
 from everturn.store.interface import Op, Statement, sql
+from everturn.store.operations.admission import admitted
+from everturn.store.operations.backlog import EXPIRED, HELD, ROWS, TOO_OLD, end_held, tell_once
 from everturn.store.operations.beginning import begun_again, start_turn, suspected
 from everturn.store.operations.bringing import write_brought
 from everturn.store.operations.entries import lock_or_make_entry
+from everturn.store.operations.pairing import Knock, knock
 from everturn.store.operations.taking_over import ended_at, take_over
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
 from everturn.store.operations.turn_values import Begun, Start, Waiting
@@ -26,7 +31,9 @@ ADD = (
     "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, turn, accepted_at, busy,"
     " brought, fingerprint) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
 )
-SAME = "SELECT id, body, key, turn, busy, fingerprint FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
+SAME = (
+    "SELECT id, body, key, turn, busy, fingerprint, edited_at FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
+)
 
 
 class Outcome(StrEnum):
@@ -36,6 +43,8 @@ class Outcome(StrEnum):
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
     FULL = "full"
+    EXPIRED = "expired"  # it is stored, and too old to be answered
+    DENIED = "denied"  # its author may not speak there: nothing of it is kept
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +64,12 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     forced: str | None = None  # the same, as it says itself (/steer, /queue)
     brought: Brought | None = None  # what it brings beside its words
     fingerprint: str | None = None
+    admission: Admission | None = None  # who may speak; None: they showed a key, a token or a cookie
+    code: str = ""  # what its author is given if they are unknown and may ask to be let in
+    salt: str = ""
+    arriving: Arriving = Arriving.NOW  # what its age makes of it
+    backlog: str = Policy.ALL  # the policy for what piled up, if it is held
+    instance: int = 0
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +88,13 @@ def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     """Store a message once. If its lane is idle and a slot is free (`start`), the turn begins with the same commit."""
     if arrival.cursor is not None:
         yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
-    if start is None:
-        return (yield from _queue(arrival, queue_limit, start))
+    welcome = yield from admitted(arrival.admission, arrival.source, lock=True)
+    if welcome is not Verdict.ALLOWED:
+        return (yield from _deny(arrival, welcome))
+    if arrival.arriving is Arriving.EXPIRE:
+        return (yield from _too_old(arrival))
+    if start is None or arrival.arriving is Arriving.HOLD:
+        return (yield from _queue(arrival, queue_limit, None))
     entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
     if entry.waiting or not _is_free(entry, start):
         return (yield from _queue(arrival, queue_limit, start))
@@ -84,6 +104,17 @@ def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     row = Waiting(arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False, brought=rows)
     begun = yield from start_turn(entry, [row], start, _facts(arrival))
     return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=begun.events)
+
+
+def _deny(arrival: Arrival, welcome: Verdict) -> Op[Accepted]:
+    """Somebody who may not speak: no row, no session; a stranger who may ask to be let in is given a code, once."""
+    told = False
+    if welcome is Verdict.PAIR and arrival.code:
+        knocking = Knock(
+            id=arrival.id, key=arrival.key, source=arrival.source, code=arrival.code, salt=arrival.salt, at=arrival.at
+        )
+        told = yield from knock(knocking)
+    return Accepted(outcome=Outcome.DENIED, key=arrival.key, spoke=told)
 
 
 def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accepted]:
@@ -96,15 +127,40 @@ def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
         yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
         rows = yield sql(JOIN_QUEUE, arrival.key, 1, len(facts))
     waiting, last, place, chosen, turn, holder = rows[0]
-    full = waiting > queue_limit and arrival.kind == "message"
-    busy = _busy(arrival, chosen, turn_open=turn is not None, others_wait=waiting > 1)
+    held = arrival.arriving is Arriving.HOLD
+    full = waiting > (MOST if held else queue_limit) and arrival.kind == "message"
+    busy = None if held else _busy(arrival, chosen, turn_open=turn is not None, others_wait=waiting > 1)
     over = busy if busy in TAKES_OVER and holder is not None else None  # what is not running is met when it goes on
     if full or not (yield _row(arrival, "waiting", None, place, BusyMode.STEER if over else busy)):
         yield sql(JOIN_QUEUE, arrival.key, -1, -len(facts))
         return (yield from _known(arrival, start, Outcome.FULL if full else Outcome.DUPLICATE))
+    spoke = (yield from _hold(arrival)) if held else False
     events = (yield from append_events(arrival.key, last - len(facts), facts)) if facts else ()
-    accepted = Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, events=events, busy=busy)
+    accepted = Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, events=events, busy=busy, spoke=spoke)
     return (yield from _take_over(arrival, over, accepted)) if over else accepted
+
+
+def _hold(arrival: Arrival) -> Op[bool]:
+    """It piled up while nobody read. Where only the newest is answered, those before it end now; True when that is told."""
+    before = yield sql(ROWS, arrival.key, HELD)
+    yield sql("UPDATE inbox SET held=$2 WHERE id=$1", arrival.id, HELD)
+    if arrival.backlog != Policy.NEWEST or not before:
+        return False
+    yield from end_held(arrival.key, before, "expired", EXPIRED, arrival.at)
+    text = admission_words.only_newest()
+    return (yield from tell_once(arrival.key, arrival.instance, arrival.id, arrival.source, text, arrival.at))
+
+
+def _too_old(arrival: Arrival) -> Op[Accepted]:
+    """It is stored as expired, and its sender is told so, once."""
+    yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
+    if not (yield _row(arrival, "expired", None)):
+        known = yield from _known(arrival, None, Outcome.DUPLICATE)
+        return replace(known, outcome=Outcome.EXPIRED) if known.outcome is Outcome.ACCEPTED else known
+    yield sql("UPDATE inbox SET ended_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, TOO_OLD)
+    text = admission_words.too_old()
+    told = yield from tell_once(arrival.key, arrival.instance, arrival.id, arrival.source, text, arrival.at)
+    return Accepted(outcome=Outcome.EXPIRED, key=arrival.key, spoke=told)
 
 
 def _busy(arrival: Arrival, chosen: str | None, *, turn_open: bool, others_wait: bool) -> BusyMode | None:
@@ -149,9 +205,11 @@ def _is_free(entry: SessionEntry, start: Start) -> bool:
 
 def turn_away(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:
     """A message that cannot be taken from a platform that cannot be refused: a dead letter, and its sender is told."""
-    entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
     if arrival.cursor is not None:
         yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
+    if (yield from admitted(arrival.admission, arrival.source)) is not Verdict.ALLOWED:
+        return ()
+    entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
     if not (yield _row(arrival, "dead", None)):
         return (yield from events_of(arrival.key, arrival.at))  # what this operation told when it ran before
     yield sql("UPDATE inbox SET ended_at=$2, dead_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, why)
@@ -165,11 +223,12 @@ def _known(arrival: Arrival, start: Start | None, otherwise: Outcome) -> Op[Acce
     rows = yield sql(SAME, arrival.ext_id, arrival.source.platform, arrival.source.account)
     if not rows:
         return Accepted(outcome=otherwise, key=arrival.key)
-    number, body, key, turn, busy, fingerprint = rows[0]
+    number, body, key, turn, busy, fingerprint, edited_at = rows[0]
     if number == arrival.id:
         mine = start if start is not None and turn == start.turn else None
         return replace((yield from _accepted_before(arrival, mine)), busy=busy)
-    same = body in {"", arrival.text} and key == arrival.key  # an old body is forgotten before its id
+    # An old body is forgotten before its id, and what came first may have been edited since.
+    same = (body in {"", arrival.text} or edited_at is not None) and key == arrival.key
     same = same and fingerprint == arrival.fingerprint
     return Accepted(outcome=Outcome.DUPLICATE if same else Outcome.CONFLICT, key=key)
 
@@ -209,7 +268,7 @@ def keys_with_work() -> Op[list[str]]:
     """The keys that have a waiting message, oldest first."""
     rows = yield sql(
         "SELECT key, min(id) FROM inbox WHERE ended_at IS NULL AND state='waiting' AND kind='message'"
-        " GROUP BY key ORDER BY 2"
+        " AND held IS NULL GROUP BY key ORDER BY 2"
     )
     return [row[0] for row in rows]
 

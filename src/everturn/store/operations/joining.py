@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from everturn.decide.admission import Admission
 from everturn.decide.busy import BusyMode, steers
 from everturn.decide.keys import Isolation
 from everturn.model import Event, Message, SessionSource
 from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.admission import welcome
 from everturn.store.operations.beginning import TOGETHER, WAITING, add_words, spoken, with_words
 from everturn.store.operations.boundaries import open_calls
 from everturn.store.operations.entries import lock_entry, source_of
@@ -29,7 +31,9 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
 
 
-def join_turn(begun: Begun, isolation: Isolation, at: float, delivery: Delivery) -> Op[Joined]:
+def join_turn(
+    begun: Begun, isolation: Isolation, at: float, delivery: Delivery, admission: Admission | None = None
+) -> Op[Joined]:
     """Make the messages that steer part of the running turn; `begun.seq` is the last row that its runner has stored."""
     waiting = yield from fenced(begun)
     before = [row for row in (yield sql(CLAIMED, begun.key, begun.turn)) if row[0] not in begun.inbox]
@@ -39,17 +43,20 @@ def join_turn(begun: Begun, isolation: Isolation, at: float, delivery: Delivery)
     count = steers([row[5] if row[4] == "message" else None for row in rows])
     if not count or (yield from open_calls(begun.turn, begun.session_id)):  # words never part a call from its result
         return Joined(begun=replace_waiting(begun, waiting))
-    joining = [_waiting(row, begun) for row in rows[:count]]
+    joining = [_waiting(row, begun) for row in (yield from welcome(begun.key, rows[:count], admission, at))]
+    waiting -= count
+    if not joining:
+        return Joined(begun=replace_waiting(begun, waiting))
     now, said = yield from add_words(begun, joining, isolation)
     yield sql(
         "UPDATE entry SET waiting=waiting-$2, active_at=$3, origin=$4 WHERE key=$1",
         begun.key,
-        count,
+        len(joining),
         joining[-1].accepted_at,
         joining[-1].raw_source,
     )
     events = yield from _report(begun, joining, at, delivery)
-    return Joined(begun=replace_waiting(now, waiting - count), messages=tuple(said), events=events)
+    return Joined(begun=replace_waiting(now, waiting), messages=tuple(said), events=events)
 
 
 def _joined_before(begun: Begun, rows: list[Row], waiting: int, isolation: Isolation, at: float) -> Op[Joined]:

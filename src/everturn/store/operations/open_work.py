@@ -13,6 +13,7 @@ from everturn.decide.ops_words import step_words
 from everturn.model import Json, SessionSource
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.entries import source_of
+from everturn.store.operations.outbox import READABLE
 from everturn.store.operations.spending import USED
 
 LOOKED_AT = 10_000  # of the conversations, the newest so many are put in order of their use, or searched
@@ -43,7 +44,7 @@ INBOX = (
     "SELECT id, ext_id, platform, key, source, kind, body, state, why, accepted_at, ended_at, turn FROM inbox WHERE "
 )
 OUTBOX = (
-    "SELECT id, key, platform, source, kind, text, state, attempts, due_at, valid_until, error, created_at, ended_at,"
+    f"SELECT id, key, platform, source, kind, {READABLE}, state, attempts, due_at, valid_until, error, created_at, ended_at,"
     " parts, turn FROM outbox WHERE "
 )
 WHICH_INBOX = {"waiting": "ended_at IS NULL AND state='waiting'", "dead": "dead_at IS NOT NULL"}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
+from everturn.decide.admission_words import FORGOTTEN
 from everturn.decide.delivery import Doubtful
 from everturn.model import Reply
 from everturn.store.interface import Op, Row, sql
@@ -25,7 +26,13 @@ CLAIM = (
 )
 # A reply that leaves with the finish of its turn was not claimed: its attempt is counted when it ends.
 COUNTED = "attempts=CASE attempts WHEN 0 THEN 1 ELSE attempts END"
-SENT = f"UPDATE outbox SET state='sent', ended_at=$2, parts=$3, error=NULL, {COUNTED} WHERE id=$1 AND state='sending'"
+# A pairing code is no longer needed in clear when it is out, or will never be.
+READABLE = f"CASE kind WHEN 'pairing' THEN '{FORGOTTEN}' ELSE text END"
+SCRUBBED = f"text={READABLE}"
+SENT = (
+    f"UPDATE outbox SET state='sent', ended_at=$2, parts=$3, error=NULL, {COUNTED}, {SCRUBBED}"
+    " WHERE id=$1 AND state='sending'"
+)
 _parts = msgspec.json.Decoder(tuple[str, ...]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -130,8 +137,8 @@ def try_later(reply: int, due_at: float, error: str) -> Op[None]:
 def give_up(reply: int, now: float, error: str) -> Op[None]:
     """A dead letter: visible, and kept until somebody sends it again or drops it."""
     yield sql(
-        "UPDATE outbox SET state='dead', ended_at=$2, error=$3, dead_at=CASE kind WHEN 'progress' THEN NULL ELSE CAST($2 AS FLOAT8) END"
-        " WHERE id=$1 AND state IN ('owed','sending','doubtful')",
+        "UPDATE outbox SET state='dead', ended_at=$2, error=$3, dead_at=CASE WHEN kind IN ('progress','pairing') THEN NULL ELSE CAST($2 AS FLOAT8) END,"
+        f" {SCRUBBED} WHERE id=$1 AND state IN ('owed','sending','doubtful')",
         reply,
         now,
         error,

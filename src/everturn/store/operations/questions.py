@@ -14,7 +14,7 @@ from everturn.store.operations.telling import Delivery, events_of, report, tell
 HELD = "asking"
 WAITING_ROWS = (
     "SELECT id, body, source, accepted_at, kind, busy, why FROM inbox"
-    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' ORDER BY place"
+    " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND held IS NULL ORDER BY place"
 )
 CLOSE_QUESTIONS = (
     "UPDATE approval SET state='closed', answered_at=$2, why=$3 WHERE turn=$1 AND answered_at IS NULL RETURNING call_id"

@@ -27,7 +27,7 @@ def transcript(session_id: str, after: int, limit: int) -> Op[list[Message]]:
 def explain(message_id: str) -> Op[list[Json]]:
     """The life of the messages that carry this id (an adapter may add where it came from after an `@`)."""
     rows = yield sql(
-        "SELECT id, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at FROM inbox"
+        "SELECT id, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at, edited_at, held FROM inbox"
         " WHERE ext_id=$1 OR (ext_id>=$2 AND ext_id<$3) ORDER BY id LIMIT $4",
         message_id,
         message_id + "@",
@@ -41,11 +41,11 @@ def explain(message_id: str) -> Op[list[Json]]:
 
 
 def _life(row: Row) -> Op[Json]:
-    number, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at = row
+    number, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at, edited_at, held = row
     replies = yield from _replies(turn or number)
     return {
         "id": ext_id, "platform": platform, "account": account, "key": key, "kind": kind, "state": state, "why": why,
-        "received_at": accepted_at, "ended_at": ended_at,
+        "received_at": accepted_at, "ended_at": ended_at, "edited_at": edited_at, "held": held,
         "turn": (yield from _turn(turn)) if turn else None,
         "replies": replies,
     }  # fmt: skip

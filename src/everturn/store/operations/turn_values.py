@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from everturn.decide.admission import Admission
 from everturn.decide.keys import Isolation
 from everturn.decide.notes import Note
 from everturn.decide.session import ResetPolicy
@@ -28,6 +29,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     isolation: Isolation = Isolation()
     burst_s: float = 0.0  # messages of one author this close together begin one turn
     collect_s: float = 0.0  # how long it must be quiet before collected messages begin their turn
+    admission: Admission | None = None  # who may speak; None: they showed a key, a token or a cookie
 
 
 class Waiting(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from everturn.store.operations.boundaries import end_session
 from everturn.store.operations.entries import COLUMNS, entry_of, lock_entry
 from everturn.store.operations.inbox import move_cursor
 from everturn.store.operations.outputs import forget_outputs
+from everturn.store.operations.pairing import forget_pairings
 
 DAY_S = 86_400.0
 EVENTS_KEPT_S = 7 * DAY_S
@@ -64,7 +65,8 @@ def forget(now: float) -> Op[int]:
     outputs = yield from forget_outputs(now)
     yield sql("DELETE FROM action WHERE at<$1", now - IDS_KEPT_S)
     yield sql("DELETE FROM recovery WHERE found_at<$1", now - RECOVERIES_KEPT_S)
-    return len(gone) + len(ids) + len(replies) + bodies + outputs
+    asked = yield from forget_pairings(now)
+    return len(gone) + len(ids) + len(replies) + bodies + outputs + asked
 
 
 def _forget_bodies(now: float) -> Op[int]:

@@ -1,0 +1,97 @@
+"""Who may speak to the agent on a chat platform. Nobody may who was not named by the owner or let in by pairing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from everturn.model import SessionSource
+
+BY_HTTP = frozenset({"api", "web", "v1"})  # who comes there had to show a key, a token or a cookie
+EVERYBODY = "*"
+PAIR = "pair"
+IGNORE = "ignore"
+
+
+class Verdict(StrEnum):
+    """What becomes of a message by who wrote it."""
+
+    ALLOWED = "allowed"
+    PAIR = "pair"  # unknown, in a direct chat: they may ask to be let in
+    SILENT = "silent"  # nothing of it is kept, nobody is answered
+
+
+class Standing(StrEnum):
+    """What the rows say of a person."""
+
+    UNKNOWN = "unknown"
+    GRANTED = "granted"
+    OWNER = "owner"  # granted, and this gateway is theirs
+    REVOKED = "revoked"  # beats every list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """Who may speak on one platform, as its settings say. As it stands here: nobody, and strangers hear nothing."""
+
+    allow: tuple[str, ...] = ()
+    chats: tuple[str, ...] = ()  # groups in which everybody may speak
+    unknown: str = IGNORE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The policies by platform, and the owners ("platform:user"). A platform without a policy admits nobody."""
+
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    owners: tuple[str, ...] = ()
+
+    def governs(self, platform: str) -> bool:
+        """Whether people of this platform are let in here, and not by a door of its own."""
+        return platform not in BY_HTTP
+
+    def of(self, platform: str) -> Policy:
+        """What holds on a platform."""
+        return self.policies.get(platform, NOBODY)
+
+
+NOBODY = Policy()
+OPEN = Policy(allow=(EVERYBODY,))
+CLOSED = Admission()
+
+
+def ids_of(source: SessionSource) -> tuple[str, ...]:
+    """The ids under which the author of a message is known."""
+    return tuple(dict.fromkeys(each for each in (source.user_id, source.user_id_alt) if each))
+
+
+def verdict(admission: Admission, source: SessionSource, standing: Standing) -> Verdict:
+    """Whether the author of a message may speak where it was written."""
+    if not admission.governs(source.platform):
+        return Verdict.ALLOWED
+    if standing is Standing.REVOKED:
+        return Verdict.SILENT
+    policy, people, direct = admission.of(source.platform), ids_of(source), source.chat_type == "dm"
+    if EVERYBODY in policy.allow or (not direct and _in_allowed_chat(policy, source)):
+        return Verdict.ALLOWED
+    if not people:
+        return Verdict.SILENT
+    owner = any(f"{source.platform}:{each}" in admission.owners for each in people)
+    if owner or standing is not Standing.UNKNOWN or any(each in policy.allow for each in people):
+        return Verdict.ALLOWED
+    return Verdict.PAIR if direct and policy.unknown == PAIR else Verdict.SILENT
+
+
+def standing_of(rows: Iterable[tuple[str, bool]]) -> Standing:
+    """What rows of (state, owner) say of one person together: to be revoked under one id is to be revoked."""
+    found = {
+        Standing.REVOKED if state != "granted" else Standing.OWNER if owner else Standing.GRANTED
+        for state, owner in rows
+    }
+    order = (Standing.REVOKED, Standing.OWNER, Standing.GRANTED)
+    return next((each for each in order if each in found), Standing.UNKNOWN)
+
+
+def _in_allowed_chat(policy: Policy, source: SessionSource) -> bool:
+    return any(each in policy.chats for each in (source.chat_id, source.parent_chat_id, source.chat_id_alt) if each)

@@ -1,0 +1,29 @@
+"""Counting who was not let in. What they wrote is neither kept nor logged, and a flood of them is one line a minute."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import structlog
+
+from everturn.clock import Clock
+
+log = structlog.get_logger()
+EVERY_S = 60.0
+
+
+class Strangers:
+    """How many messages were not taken, by platform, since this life began."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.denied: Counter[str] = Counter()
+        self._logged_at: dict[str, float] = {}
+
+    def turned_away(self, platform: str) -> None:
+        """One more."""
+        self.denied[platform] += 1
+        now = self._clock.monotonic()
+        if now - self._logged_at.get(platform, -EVERY_S) >= EVERY_S:
+            self._logged_at[platform] = now
+            log.info("not let in", platform=platform, messages=self.denied[platform])

@@ -1,0 +1,96 @@
+"""A message that its author changed or deleted on the platform: honoured while it waits, without effect once it is begun.
+
+Each change is an inbox row of its own, by which a repetition is recognised and from which its outcome can be read.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from everturn.decide.admission import Verdict, ids_of
+from everturn.model import Heard, SessionSource
+from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.admission import admitted
+from everturn.store.operations.entries import lock_entry, source_of
+from everturn.store.operations.inbox import ADD, Arrival, move_cursor
+
+FIND = "SELECT id, key, kind, state, source FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
+KINDS = {Heard.EDITED: "edit", Heard.DELETED: "deletion"}
+
+
+class Revision(StrEnum):
+    """What a change did."""
+
+    APPLIED = "applied"
+    TOO_LATE = "too_late"  # the message was begun, or has ended
+    NOT_THEIRS = "not_theirs"  # somebody else's words stay as they are
+    OTHER_KIND = "other_kind"  # words that become a command, or a command that becomes words
+    UNKNOWN = "unknown"  # we never had it
+    DENIED = "denied"  # who changed it may not speak
+
+
+class Revised(msgspec.Struct, frozen=True):
+    """The outcome, and the key of the message that was meant."""
+
+    what: Revision
+    key: str
+
+
+def revise(arrival: Arrival, what: Heard, of: str) -> Op[Revised]:
+    """Change or withdraw the message with the id `of`; the arrival has the new words and the change's own id."""
+    source = arrival.source
+    if arrival.cursor is not None:
+        yield from move_cursor(source.platform, source.account, arrival.cursor, arrival.at)
+    found = yield sql(FIND, of, source.platform, source.account)
+    if not found:
+        return Revised(Revision.UNKNOWN, arrival.key)
+    key = found[0][1]
+    if what is Heard.EDITED and (yield from admitted(arrival.admission, source)) is not Verdict.ALLOWED:
+        return Revised(Revision.DENIED, key)
+    yield from lock_entry(key)  # who begins a turn holds it, too
+    before = yield sql("SELECT why FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3", arrival.ext_id, source.platform, source.account)  # fmt: skip
+    if before:  # it came before, or this operation ran before
+        return Revised(Revision(before[0][0]) if before[0][0] in set(Revision) else Revision.TOO_LATE, key)
+    (row,) = yield sql(FIND, of, source.platform, source.account)
+    done = yield from (_edit(arrival, row) if what is Heard.EDITED else _delete(arrival, row))
+    yield sql(
+        ADD, arrival.id, arrival.ext_id, source.platform, source.account, key, KINDS[what], arrival.raw_source, "", "done",
+        0, None, arrival.at, None, None, None,
+    )  # fmt: skip
+    yield sql("UPDATE inbox SET ended_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, done.value)
+    return Revised(done, key)
+
+
+def _edit(arrival: Arrival, row: Row) -> Op[Revision]:
+    number, _, kind, state, raw = row
+    if not _same_author(source_of(raw), arrival.source):
+        return Revision.NOT_THEIRS
+    if state != "waiting":
+        return Revision.TOO_LATE
+    if kind != arrival.kind:
+        return Revision.OTHER_KIND
+    yield sql(
+        "UPDATE inbox SET body=$2, edited_at=$3 WHERE id=$1 AND state='waiting'", number, arrival.text, arrival.at
+    )
+    return Revision.APPLIED
+
+
+def _delete(arrival: Arrival, row: Row) -> Op[Revision]:
+    """Whoever the platform lets delete a message may withdraw it."""
+    number, key, _, state, _ = row
+    if state != "waiting":
+        return Revision.TOO_LATE
+    yield sql(
+        "UPDATE inbox SET state='withdrawn', ended_at=$2, why='deleted' WHERE id=$1 AND state='waiting'",
+        number,
+        arrival.at,
+    )
+    yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1", key)
+    return Revision.APPLIED
+
+
+def _same_author(author: SessionSource | None, by: SessionSource) -> bool:
+    theirs, own = set(ids_of(author)) if author else set(), set(ids_of(by))
+    return bool(theirs & own) or (not theirs and not own)

@@ -1,0 +1,171 @@
+"""Who may speak on chat platforms, over HTTP, for `everturn pair`. Codes go in, never out."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from everturn.clock import Clock
+from everturn.decide import admission_words
+from everturn.decide.pairing import clean_code
+from everturn.model import Json
+from everturn.store.operations.admission import TurnedOut
+from everturn.store.operations.pairing import Outcome, Paired
+from everturn.web.answers import BadRequest
+from everturn.web.bodies import json_response, small_body
+
+LONGEST_ID = 19  # digits
+TOO_MANY = 429
+
+
+class PeopleDesk(Protocol):
+    """The running gateway, or the store of one that does not run."""
+
+    async def all(self) -> tuple[list[Json], list[Json]]:
+        """The open requests, and the people who were let in or turned out."""
+        ...
+
+    async def approve_code(self, code: str, platform: str | None, *, owner: bool) -> Paired:
+        """Let in who was given this code."""
+        ...
+
+    async def approve_request(self, number: int, *, owner: bool) -> Paired:
+        """Let in who asked under this number."""
+        ...
+
+    async def allow(self, platform: str, person: str, *, owner: bool) -> None:
+        """Let somebody in who did not ask, or was turned out."""
+        ...
+
+    async def revoke(self, platform: str, person: str) -> list[TurnedOut]:
+        """Turn somebody out at once."""
+        ...
+
+
+class ApproveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /control/pair/approve`: a code (of a platform, or of any), or the number of a request."""
+
+    code: str | None = None
+    request: str | None = None
+    platform: str | None = None
+    owner: bool = False
+
+
+class AllowRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /control/pair/allow`."""
+
+    person: str
+    owner: bool = False
+
+
+class RevokeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of `POST /control/pair/revoke`."""
+
+    person: str
+
+
+_read_approve = msgspec.json.Decoder(ApproveRequest).decode
+_read_allow = msgspec.json.Decoder(AllowRequest).decode
+_read_revoke = msgspec.json.Decoder(RevokeRequest).decode
+
+
+class NotApproved(Exception):
+    """Nobody was let in; why, in words, and as a status of HTTP."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+async def approve(desk: PeopleDesk, wanted: ApproveRequest, now: float) -> Json:
+    """Let somebody in; raises NotApproved."""
+    if wanted.request is not None:
+        number = wanted.request if wanted.request.isdecimal() and len(wanted.request) <= LONGEST_ID else "0"
+        paired = await desk.approve_request(int(number), owner=wanted.owner)
+        why = admission_words.no_request(wanted.request[:LONGEST_ID])
+    else:
+        paired = await desk.approve_code(clean_code(wanted.code or ""), wanted.platform, owner=wanted.owner)
+        why = admission_words.pair_wrong()
+    if paired.locked_until > now:
+        raise NotApproved(TOO_MANY, admission_words.pair_locked(math.ceil((paired.locked_until - now) / 60)))
+    if paired.outcome is not Outcome.LET_IN:
+        raise NotApproved(404, why)
+    return {"let_in": paired.person, "name": paired.name, "owner": wanted.owner}
+
+
+async def allow(desk: PeopleDesk, person: str, *, owner: bool) -> Json:
+    """Let somebody in, named "platform:user"; raises NotApproved for a name that is none."""
+    await desk.allow(*_named(person), owner=owner)
+    return {"let_in": person, "owner": owner}
+
+
+async def revoke(desk: PeopleDesk, person: str) -> Json:
+    """Turn somebody out, named "platform:user"; raises NotApproved for a name that is none."""
+    ended = await desk.revoke(*_named(person))
+    return {"revoked": person, "stopped_turns": sum(each.turn is not None for each in ended)}
+
+
+def _named(person: str) -> tuple[str, str]:
+    platform, _, user = person.partition(":")
+    if not platform or not user or "\0" in person:
+        raise NotApproved(400, admission_words.nobody_there(person[:100]))
+    return platform, user
+
+
+class Pairing:
+    """The endpoints."""
+
+    def __init__(self, desk: PeopleDesk, clock: Clock) -> None:
+        self._desk = desk
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """Where they are."""
+        return [
+            Route("/control/pair", self.all, methods=["GET"]),
+            Route("/control/pair/approve", self.approve, methods=["POST"]),
+            Route("/control/pair/allow", self.allow, methods=["POST"]),
+            Route("/control/pair/revoke", self.revoke, methods=["POST"]),
+        ]
+
+    async def all(self, _: Request) -> Response:
+        """`GET /control/pair`."""
+        requests, people = await self._desk.all()
+        return json_response({"requests": requests, "people": people})
+
+    async def approve(self, request: Request) -> Response:
+        """`POST /control/pair/approve`."""
+        try:
+            wanted = _read_approve(await small_body(request))
+            if (wanted.code is None) == (wanted.request is None):
+                raise BadRequest('the body is {"code": "..."} or {"request": "..."}')
+            return json_response(await approve(self._desk, wanted, self._clock.now()))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadRequest(str(error)) from None
+        except NotApproved as error:
+            raise HTTPException(error.status, str(error)) from None
+
+    async def allow(self, request: Request) -> Response:
+        """`POST /control/pair/allow`."""
+        try:
+            wanted = _read_allow(await small_body(request))
+            return json_response(await allow(self._desk, wanted.person, owner=wanted.owner))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadRequest(str(error)) from None
+        except NotApproved as error:
+            raise HTTPException(error.status, str(error)) from None
+
+    async def revoke(self, request: Request) -> Response:
+        """`POST /control/pair/revoke`."""
+        try:
+            return json_response(await revoke(self._desk, _read_revoke(await small_body(request)).person))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadRequest(str(error)) from None
+        except NotApproved as error:
+            raise HTTPException(error.status, str(error)) from None

@@ -1,0 +1,70 @@
+"""Who may speak: lists, owners, chats, rows of people; everybody else asks in a direct chat or hears nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from everturn.decide.admission import CLOSED, NOBODY, OPEN, Admission, Policy, Standing, Verdict, standing_of, verdict
+from everturn.model import SessionSource
+
+POLICY = Policy(allow=("ann",), chats=("-100",), unknown="pair")
+ADMISSION = Admission(policies={"telegram": POLICY, "matrix": OPEN, "quiet": NOBODY}, owners=("telegram:owen",))
+
+
+def source(
+    user: str | None, *, chat: str = "1", kind: str = "dm", platform: str = "telegram", alt: str | None = None
+) -> SessionSource:
+    return SessionSource(platform=platform, chat_id=chat, chat_type=kind, user_id=user, user_id_alt=alt)
+
+
+@pytest.mark.parametrize(
+    ("said", "standing", "expected"),
+    [
+        (source("ann"), Standing.UNKNOWN, Verdict.ALLOWED),
+        (source("ann", kind="group"), Standing.UNKNOWN, Verdict.ALLOWED),
+        (source("x", alt="ann"), Standing.UNKNOWN, Verdict.ALLOWED),
+        (source("owen"), Standing.UNKNOWN, Verdict.ALLOWED),
+        (source("bob"), Standing.GRANTED, Verdict.ALLOWED),
+        (source("bob"), Standing.OWNER, Verdict.ALLOWED),
+        (source("bob"), Standing.UNKNOWN, Verdict.PAIR),
+        (source("bob", kind="group"), Standing.UNKNOWN, Verdict.SILENT),
+        (source("bob", kind="group", chat="-100"), Standing.UNKNOWN, Verdict.ALLOWED),
+        (source(None, kind="channel", chat="-100"), Standing.UNKNOWN, Verdict.ALLOWED),
+        (source("bob", chat="-100"), Standing.UNKNOWN, Verdict.PAIR),
+        (source(None), Standing.UNKNOWN, Verdict.SILENT),
+        (source("ann"), Standing.REVOKED, Verdict.SILENT),
+        (source("owen"), Standing.REVOKED, Verdict.SILENT),
+        (source("bob", kind="group", chat="-100"), Standing.REVOKED, Verdict.SILENT),
+        (source("bob", platform="matrix"), Standing.UNKNOWN, Verdict.ALLOWED),
+        (source("bob", platform="matrix"), Standing.REVOKED, Verdict.SILENT),
+        (source("ann", platform="quiet"), Standing.UNKNOWN, Verdict.SILENT),
+        (source("ann", platform="quiet"), Standing.GRANTED, Verdict.ALLOWED),
+        (source("owen", platform="quiet"), Standing.UNKNOWN, Verdict.SILENT),
+        (source("ann", platform="unheard-of"), Standing.UNKNOWN, Verdict.SILENT),
+        (source(None, platform="api"), Standing.UNKNOWN, Verdict.ALLOWED),
+        (source("owner", platform="web"), Standing.REVOKED, Verdict.ALLOWED),
+        (source("bot", platform="v1", kind="group"), Standing.UNKNOWN, Verdict.ALLOWED),
+    ],
+)
+def test_who_may_speak(said: SessionSource, standing: Standing, expected: Verdict) -> None:
+    assert verdict(ADMISSION, said, standing) is expected
+
+
+def test_without_a_policy_nobody_may_speak() -> None:
+    """Promise 11."""
+    assert verdict(CLOSED, source("ann"), Standing.UNKNOWN) is Verdict.SILENT
+    assert verdict(replace(CLOSED, policies={"telegram": Policy()}), source("ann"), Standing.UNKNOWN) is Verdict.SILENT
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([], Standing.UNKNOWN),
+        ([("granted", False)], Standing.GRANTED),
+        ([("granted", False), ("granted", True)], Standing.OWNER),
+        ([("granted", True), ("revoked", False)], Standing.REVOKED),
+        ([("a state of a later version", False)], Standing.REVOKED),
+    ],
+)
+def test_what_rows_say_of_a_person(rows: list[tuple[str, bool]], expected: Standing) -> None:
+    assert standing_of(rows) is expected

@@ -1,0 +1,49 @@
+"""What becomes of messages that piled up while the gateway was away."""
+
+import pytest
+
+from everturn.decide.backlog import Arriving, Backlog, Policy, Settled, arriving, settle
+
+NOW, STARTED = 10_000.0, 9_990.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "age_s", "said_at", "command", "expected"),
+    [
+        ("all", 0, 1.0, False, Arriving.NOW),
+        ("newest", 0, None, False, Arriving.NOW),
+        ("newest", 0, 9_991.0, False, Arriving.NOW),
+        ("newest", 0, 9_985.0, False, Arriving.NOW),  # within the grace
+        ("newest", 0, 9_984.0, False, Arriving.HOLD),
+        ("digest", 0, 9_000.0, False, Arriving.HOLD),
+        ("ask", 0, 9_000.0, False, Arriving.HOLD),
+        ("ask", 0, 9_000.0, True, Arriving.NOW),
+        ("all", 3600, 6_400.0, False, Arriving.NOW),
+        ("all", 3600, 6_399.0, False, Arriving.EXPIRE),
+        ("ask", 3600, 6_399.0, True, Arriving.EXPIRE),
+        ("newest", 3600, 20_000.0, False, Arriving.NOW),  # a platform whose clock is ahead
+    ],
+)
+def test_what_a_message_does_when_it_arrives(
+    policy: str,
+    age_s: float,
+    said_at: float | None,
+    command: bool,  # noqa: FBT001  a column of the table
+    expected: Arriving,
+) -> None:
+    assert arriving(Backlog(policy=policy, age_s=age_s), said_at, STARTED, NOW, command=command) is expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "held", "expected"),
+    [
+        (Policy.ALL, 3, Settled()),
+        (Policy.NEWEST, 1, Settled()),
+        (Policy.NEWEST, 3, Settled(expire=2)),
+        (Policy.DIGEST, 3, Settled(together=True)),
+        (Policy.ASK, 1, Settled(ask=True)),
+        (Policy.ASK, 3, Settled(ask=True)),
+    ],
+)
+def test_what_becomes_of_those_that_were_held(policy: str, held: int, expected: Settled) -> None:
+    assert settle(policy, held) == expected
