@@ -30,6 +30,7 @@ FIGURES = (
     "waiting_calls",
     "watchers",
     "page",
+    "telegram",
 )
 OTHERS = ("profile",)  # by name only
 

@@ -31,6 +31,7 @@ from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
 from everturn.platform.v1 import V1Platform
 from everturn.platform.web import WebPlatform
+from everturn.platforms import chat_platforms, close_all
 from everturn.settings import Config
 from everturn.store.interface import Store
 from everturn.store.open import open_store
@@ -38,6 +39,7 @@ from everturn.supervise import watch_supervisor
 from everturn.telemetry import open_tracer
 from everturn.toolsets import Toolsets, Workshop
 from everturn.tracing import Tracer
+from everturn.web.hooks import Hooks
 from everturn.web.server import Operations, Serving, make_app
 from everturn.web.server import serve as serve_http
 
@@ -130,7 +132,9 @@ class Process:
 
     async def _serve(self, store: Store, agents: Agents, settings: Settings, tracer: Tracer | None) -> int:
         platform, page, programs = ApiPlatform(), WebPlatform(), V1Platform()
-        platforms: dict[str, Platform] = {each.name: each for each in (platform, page, programs)}
+        chats = chat_platforms(self._config, self._home.path, self._clock)
+        every: list[Platform] = [platform, page, programs, *chats]
+        platforms = {each.name: each for each in every}
         self._gateway = gateway = Gateway(store, agents, platforms, self._clock, settings, tracer)
         gateway.asked.add_done_callback(self._asked_in_a_chat)
         watch_delay(gateway.parts.observing.meters.loop_delay)
@@ -145,6 +149,7 @@ class Process:
         await gateway.drain(stop)
         await serving.close()
         await gateway.stop(stop)
+        await close_all(chats)
         log.info("ended", kind=stop.kind, reason=stop.reason)
         return EXIT_RESTART if stop.kind == "restart" else EXIT_PLANNED
 
@@ -164,6 +169,7 @@ class Process:
             people=gateway.people,
             page=page_of(page, self._home, self._config),
             programs=programs_of(programs, self._config),
+            hooks=Hooks(gateway.parts.platforms.values(), gateway.intake.take),
             door=door_of(server),
             meters=gateway.parts.observing.meters,
             operations=Operations(operator=gateway.operator, moves=gateway.parts.hub.changes),

@@ -64,6 +64,7 @@ def test_the_help_lists_every_command() -> None:
 
 GROUPS = {
     "config": ("show",),
+    "connect": ("telegram",),
     "keys": ("create", "list", "revoke"),
     "pair": ("list", "approve", "allow", "revoke"),
 }

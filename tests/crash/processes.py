@@ -1,7 +1,7 @@
 """Lives as processes: forked from a clean server, so that a death costs milliseconds and no thread is inherited."""
 
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.crash.lives import Life, live
 
@@ -11,11 +11,24 @@ _context.set_forkserver_preload(
         "tests.crash.lives",
         "tests.crash.models",
         "tests.crash.asking",
+        "tests.crash.telegram_lives",
         "everturn.store.sqlite",
         "everturn.store.postgres",
     ]
 )
 LONGEST_S = 40
+
+
+def run_process(target: Callable[..., None], *args: object) -> int:
+    """Another kind of life, to its end; the exit code."""
+    process = _context.Process(target=target, args=args)
+    process.start()
+    process.join(LONGEST_S)
+    code = process.exitcode
+    process.kill()
+    process.join()
+    process.close()
+    return -1 if code is None else code
 
 
 def run_life(life: Life) -> int:

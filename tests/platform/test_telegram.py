@@ -190,6 +190,13 @@ async def test_ids_that_jump_lose_nothing(driver: TelegramDriver) -> None:
     await reading.aclose()
 
 
+async def test_a_batch_in_disorder_is_heard_in_the_order_in_which_it_was_said(driver: TelegramDriver) -> None:
+    for word in ("one", "two", "three"):
+        driver.says(word)
+    driver.telegram.queue.reorder = True
+    assert [each.text for each in await heard(driver.connected(), 3)] == ["one", "two", "three"]
+
+
 async def test_an_update_that_nobody_understands_holds_up_nothing(driver: TelegramDriver) -> None:
     driver.telegram.queue.add("message", {"message_id": "not a number", "chat": []})
     driver.telegram.queue.add("poll", {"id": "1"})

@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "logout": ("login", "Log every browser out."),
     "keys": ("keys", "Access keys for programs."),
     "pair": ("pair", "Who may speak on chat platforms."),
+    "connect": ("connect", "Connect a chat platform."),
     "config": ("settings", "Look at the settings."),
     "version": ("version", "Print the version."),
 }

@@ -57,10 +57,11 @@ class Queue:
         """What stands before this offset is known to the bot; a negative one forgets all but so many."""
         state = self.state
         self.forget_old()
-        if offset < 0:
-            state.waiting = state.waiting[offset:]
-        gone = [each for each in state.waiting if offset > 0 and each.update["update_id"] < offset]
-        state.waiting = [each for each in state.waiting if each not in gone]
+        if offset <= 0:
+            state.waiting = state.waiting[offset:] if offset else state.waiting
+            return
+        gone = [each for each in state.waiting if each.update["update_id"] < offset]
+        state.waiting = [each for each in state.waiting if each.update["update_id"] >= offset]
         state.confirmed = [*state.confirmed, *gone][-REMEMBERED:]
 
     def forget_old(self) -> None:

@@ -214,7 +214,7 @@ class TelegramServer:
         ]
         config = uvicorn.Config(
             _quiet(Starlette(routes=routes)), loop="none", lifespan="off", log_config=None, access_log=False,
-            timeout_graceful_shutdown=1, timeout_keep_alive=600,
+            log_level="critical", timeout_graceful_shutdown=1, timeout_keep_alive=600,
         )  # fmt: skip
         self._closing = asyncio.Event()
         self._server = _Server(config)

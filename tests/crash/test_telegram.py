@@ -1,0 +1,233 @@
+"""Telegram with real gateways and kill -9: the conversation goes on, nothing is lost, and what may be doubled says so."""
+
+import itertools
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from everturn import points
+from everturn.testing_model import ModelServer, ScriptedModel
+from everturn.testing_telegram import Person, TelegramProcess, TelegramServer, person
+from tests.crash.gateways import Gateway
+from tests.crash.processes import run_process
+from tests.crash.telegram_lives import DIED, DONE, TelegramLife, live
+from tests.crash.telegrams import telegram_gateway
+
+KILLS = 3
+TORTURE_KILLS = max(20, int(os.environ.get("KILLS", "150")) // 5)
+PEOPLE = 4
+FINISH_S = 120.0
+FAULTS: tuple[dict[str, Any], ...] = (
+    {"kind": "flood", "method": "sendMessage"},
+    {"kind": "flood", "method": "getUpdates"},
+    {"kind": "flood", "method": "editMessageText"},
+    {"kind": "server", "method": "sendMessage", "accepted": True},
+    {"kind": "server", "method": "sendMessage"},
+    {"kind": "server", "method": "getUpdates"},
+    {"kind": "reset", "method": "sendMessage", "accepted": True},
+    {"kind": "reset", "method": "getUpdates"},
+    {"kind": "reset", "method": "editMessageText", "accepted": True},
+    {"kind": "slow", "method": "sendMessage", "seconds": 0.3},
+)
+
+
+@dataclass
+class Talk:
+    """Ann, her bot, and the model behind it."""
+
+    ann: Person
+    gateway: Gateway
+    model: ScriptedModel
+
+    async def asks(self, words: str) -> None:
+        """Ask, and wait for the answer."""
+        self.ann.says(words)
+        await self.answered(words)
+
+    async def answered(self, words: str) -> None:
+        """Wait for the answer."""
+        telegram = self.ann.telegram
+        await telegram.until(lambda: f"answer to {words}" in telegram.texts(self.ann.id), 60)
+
+    async def session_id(self) -> str:
+        """The session of her chat."""
+        return str((await self.gateway.session(str(self.ann.id)))["session_id"])
+
+
+@asynccontextmanager
+async def talking(folder: Path) -> AsyncIterator[Talk]:
+    async with TelegramServer() as server, ModelServer() as model:
+        llm = {"KIND": "llm", "MODEL": "openai:scripted", "BASE_URL": model.base_url}
+        settings = {f"EVERTURN_AGENT_{name}": value for name, value in llm.items()}
+        async with telegram_gateway(folder, server, **settings) as gateway:
+            await gateway.up()
+            yield Talk(person(server.telegram, "Ann"), gateway, model.model)
+
+
+@pytest.mark.timeout(180)
+async def test_telegram_goes_on_with_its_session_and_whole_history_after_kill_nine_idle_and_in_a_turn(
+    tmp_path: Path,
+) -> None:
+    """The proof of the platform: same session id, and the model's request holds all that was said before."""
+    async with talking(tmp_path) as talk:
+        await talk.asks("tell me one")
+        first = await talk.session_id()
+        await talk.gateway.killed()  # idle
+        await talk.gateway.up()
+        await talk.asks("tell me two")
+        talk.model.fail("stall", words="three")
+        talk.ann.says("tell me three")
+        await talk.model.until(lambda: any("three" in each.asked.words for each in talk.model.seen))
+        await talk.gateway.killed()  # in a turn
+        await talk.gateway.up()
+        await talk.answered("tell me three")
+        await talk.asks("tell me four")
+        assert await talk.session_id() == first
+    request = talk.model.seen[-1].body
+    assert all(f"answer to tell me {word}" in request for word in ("one", "two", "three"))
+    assert all(request.count(f'"tell me {word}"') == 1 for word in ("one", "two", "three", "four"))
+
+
+@dataclass
+class Story:
+    """People who write, a Telegram that misbehaves, and a gateway that dies."""
+
+    server: TelegramServer
+    gateway: Gateway
+    random: Random
+    seed: int
+    asked: list[tuple[Person, str]] = field(default_factory=list)
+    kills: int = 0
+    faults: int = 0
+
+    def write(self) -> None:
+        """Somebody says something that nobody said before."""
+        who = person(self.server.telegram, f"P{self.random.randrange(PEOPLE)}")
+        words = f"word-{len(self.asked)}."
+        self.asked.append((who, words))
+        who.says(words)
+
+    def misbehave(self) -> None:
+        """Something goes wrong with the next call of a kind; updates come again, or in the wrong order."""
+        self.server.telegram.fail(**self.random.choice(FAULTS))
+        self.server.telegram.queue.repeat(self.random.randrange(3))
+        self.faults += 1
+
+    async def die(self, kills: int) -> None:
+        for _ in range(kills):
+            await self.gateway.ready()
+            for _ in range(4):
+                self.write()
+                self.misbehave()
+                await self.gateway.lives_for(self.gateway.start_s * self.random.uniform(0.0, 0.2))
+            await self.gateway.killed()
+            self.kills += 1
+            self.write()
+            await self.gateway.start()
+        await self.gateway.ready()
+
+    def bubbles(self, who: Person, words: str) -> list[str]:
+        return [text for text in self.server.telegram.texts(who.id) if f"You said: {words}" in text]
+
+    def found(self) -> tuple[int, int, int]:
+        """How many were lost, doubled without saying so, and repeated with a mark."""
+        counts = [self.bubbles(who, words) for who, words in self.asked]
+        plain = [
+            [text for text in texts if text.endswith(words)]
+            for texts, (_, words) in zip(counts, self.asked, strict=True)
+        ]
+        lost = sum(not texts for texts in counts)
+        doubled = sum(max(0, len(texts) - 1) for texts in plain)
+        return lost, doubled, sum(map(len, counts)) - sum(map(len, plain))
+
+
+async def kill_under_faults(
+    folder: Path, url: str, kills: int, told: Callable[[str], object]
+) -> tuple[Story, tuple[int, int, int]]:
+    seed = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
+    async with TelegramServer() as server:
+        story = Story(server, telegram_gateway(folder, server, EVERTURN_STORE_URL=url), Random(seed), seed)
+        async with story.gateway:
+            await story.gateway.up()
+            await story.die(kills)
+            server.telegram.faults.clear()
+            await server.telegram.until(lambda: all(story.bubbles(*each) for each in story.asked), FINISH_S)
+            assert await story.gateway.stopped() == 0, story.gateway.output
+        result = story.found()
+    lost, doubled, marked = result
+    told(
+        f"telegram on {url.partition(':')[0]}, seed {seed}: {story.kills} kills, {story.faults} faults, {len(story.asked)} messages:"
+        f" {lost} lost, {doubled} doubled in silence, {marked} repeated with a mark"
+    )
+    return story, result
+
+
+def out_loud(capsys: pytest.CaptureFixture[str]) -> Callable[[str], object]:
+    def tell(text: str) -> None:
+        with capsys.disabled():
+            sys.stderr.write(f"\n  {text}\n")
+
+    return tell
+
+
+@pytest.mark.timeout(300)
+async def test_a_few_kills_with_a_telegram_that_misbehaves_lose_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'everturn.db'}"
+    story, (lost, doubled, marked) = await kill_under_faults(tmp_path, url, KILLS, out_loud(capsys))
+    assert (lost, doubled) == (0, 0), f"SEED={story.seed}"
+    assert marked <= story.kills + story.faults
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(3600)
+async def test_many_kills_with_a_telegram_that_misbehaves_lose_nothing(
+    tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story, (lost, doubled, marked) = await kill_under_faults(tmp_path, store_url, TORTURE_KILLS, out_loud(capsys))
+    assert (lost, doubled) == (0, 0), f"SEED={story.seed}"
+    assert marked <= story.kills + story.faults
+
+
+def die_at_every_hit(telegram: TelegramProcess, folder: Path, point: str) -> int:
+    """Die at the first, second, ... hit until a life passes with none left; how many deaths there were."""
+    for hit in itertools.count(1):
+        who, words = f"{point}-{hit}", f"at {point} {hit}"
+        telegram.act(who, "says", text=words)
+        url, chat = f"sqlite:///{folder / f'{point}-{hit}.db'}", telegram.person(who)
+        life = TelegramLife(url, telegram.url, chat, f"echo: {words}", point, hit)
+        code = run_process(live, life)
+        assert code in {DIED, DONE}, (point, hit, code)
+        if code == DIED:
+            assert run_process(live, replace(life, point="")) == DONE, (point, hit)
+        texts = telegram.texts(chat)
+        assert texts.count(life.answer) <= 1, (point, hit, texts)
+        assert len(texts) == 1 or point.startswith("send."), (point, hit, texts)
+        if code == DONE:
+            return hit - 1
+    raise AssertionError
+
+
+@pytest.mark.timeout(180)
+def test_a_death_at_the_border_to_telegram_loses_nothing(tmp_path: Path) -> None:
+    """After the commit and before the acknowledgement; after the send and before its commit."""
+    with TelegramProcess() as telegram:
+        assert all(die_at_every_hit(telegram, tmp_path, point) for point in ("inbox.committed", "send.after"))
+
+
+@pytest.mark.torture
+def test_a_death_at_any_point_with_telegram_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with TelegramProcess() as telegram:
+        deaths = {point: die_at_every_hit(telegram, tmp_path, point) for point in sorted(points.ALL)}
+    visited = {point: count for point, count in deaths.items() if count}
+    out_loud(capsys)(f"telegram: {sum(visited.values())} deaths at {len(visited)} points, 0 lost, 0 doubled in silence")
+    assert {"inbox.committed", "send.before", "send.after", "turn.finished"} <= visited.keys()
