@@ -69,7 +69,7 @@ async def test_one_look_tells_how_everything_is(web: Web) -> None:
     assert told["counts"]["running"] == told["counts"]["dead_messages"] == 0
     (life,) = told["instances"]
     assert (life["alive"], life["ended"], told["gateway"]["state"]) == (True, None, "running")
-    api, page = told["platforms"]
+    api, page = (each for each in told["platforms"] if each["name"] != "v1")
     assert (api["name"], api["state"], page["name"], page["received_at"]) == ("api", "open", "web", None)
     assert 0 <= told["now"] - api["received_at"] < 60
     assert 0 <= told["now"] - api["sent_at"] < 60

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
@@ -150,6 +150,13 @@ def to_fresh(asked: Asked, param: str) -> Said:
     return _said(asked.rows)
 
 
+def check_results(said: Said, calls: Collection[str], param: str) -> None:
+    """A session takes results of calls that it asked for, and of no others."""
+    for row in said.rows:
+        if row.role == "tool" and row.call_id not in calls:
+            raise Malformed(f"this session did not ask for the call {row.call_id!r}", param)
+
+
 def _said(rows: tuple[Message, ...]) -> Said:
     return Said(rows[:-1], rows[-1].content) if rows[-1].role == "user" else Said(rows, "")
 
@@ -251,9 +258,7 @@ def _part(part: object, where: str) -> str:
     if isinstance(part, dict) and kind in _TEXT_PARTS and isinstance(part.get("text"), str):
         return _words(part["text"], where)
     if kind in _UNSEEN:
-        raise Malformed(
-            f"{where}: no agent here can see or hear a part of type {kind}; send text", where, "unsupported_content"
-        )
+        raise Malformed(f"{where}: parts of type {kind} are not taken here; send text", where, "unsupported_content")
     raise Malformed(f"{where} must be a text part", where)
 
 

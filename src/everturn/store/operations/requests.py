@@ -11,14 +11,15 @@ from everturn.decide.client_answer import Seen
 from everturn.model import Brought, SessionSource, TurnState, Usage
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.bringing import brought_of
-from everturn.store.operations.entries import source_of
-from everturn.store.operations.transcripts import calls_of
+from everturn.store.operations.entries import find_entry, source_of
+from everturn.store.operations.transcripts import calls_of, last_messages
 
 _REQUEST = (
     "SELECT i.id, i.key, i.state, i.why, i.accepted_at, i.source, i.brought, i.turn, t.state, t.why, t.told_at, t.session_id,"
     " t.ended_at, t.requests, t.input_tokens, t.output_tokens, t.cached_tokens, t.cost"
     " FROM inbox i LEFT JOIN turn t ON t.id=i.turn WHERE i.platform=$2 AND "
 )
+RECENT = 500
 SET_ASIDE = "held"  # why a message waits in a session that is suspended
 BY_ID = _REQUEST + "i.id=$1"
 BY_EXT_ID = _REQUEST + "i.ext_id=$1 AND i.account=''"
@@ -52,6 +53,13 @@ def request_by_name(ext_id: str, platform: str) -> Op[Request | None]:
     """By the id under which its sender may repeat it."""
     rows = yield sql(BY_EXT_ID, ext_id, platform)
     return (yield from _request(rows[0], platform)) if rows else None
+
+
+def calls_asked(key: str) -> Op[frozenset[str]]:
+    """The calls that the newest part of the key's session asks for, answered or not: a repeat is judged as the first was."""
+    entry = yield from find_entry(key)
+    rows = (yield from last_messages(entry.session_id, RECENT)) if entry is not None and entry.session_id else []
+    return frozenset(call.id for row in rows for call in row.calls)
 
 
 def first_start() -> Op[float]:

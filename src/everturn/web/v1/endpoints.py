@@ -18,17 +18,18 @@ from everturn.decide.client_request import (
     Asked,
     Malformed,
     Said,
+    check_results,
     fingerprint,
     read_chat,
     read_response,
     to_fresh,
     to_session,
 )
-from everturn.decide.keys import agent_of
+from everturn.decide.keys import agent_of, session_key
 from everturn.errors import Conflict, Full, StoreUnavailable, TooLong
 from everturn.model import Brought, Inbound, Json, SessionSource
 from everturn.store.interface import Store
-from everturn.store.operations.requests import Request, first_start, request_by_id, request_by_name
+from everturn.store.operations.requests import Request, calls_asked, first_start, request_by_id, request_by_name
 from everturn.web.access import Access, still_in
 from everturn.web.answers import Reply, answer, encode, retry_after
 from everturn.web.events import Hub, until_gone
@@ -96,6 +97,11 @@ class Call:
     key: str | None  # its Idempotency-Key
     session: str | None
     admitted: Callable[[], Awaitable[bool]] | None
+
+    @property
+    def param(self) -> str:
+        """Where the conversation stands in its body."""
+        return "messages" if self.path == CHAT else "input"
 
 
 class V1:
@@ -209,10 +215,19 @@ class V1:
             before = await self._response(asked.previous, call.client)
             if agent_of(before.key) != asked.model:
                 raise not_possible(400, f"that response is of the model {agent_of(before.key)!r}", "model")
-            return before.source, to_session(asked)
+            return before.source, await self._new(before.source, asked, call.param)
         if call.session is not None:
-            return clients.session(call.client, call.session), to_session(asked)
-        return clients.call(call.client, fresh), to_fresh(asked, "messages" if call.path == CHAT else "input")
+            source = clients.session(call.client, call.session)
+            return source, await self._new(source, asked, call.param)
+        return clients.call(call.client, fresh), to_fresh(asked, call.param)
+
+    async def _new(self, source: SessionSource, asked: Asked, param: str) -> Said:
+        """What of it is new in a session that goes on."""
+        said = to_session(asked)
+        if any(row.role == "tool" for row in said.rows):
+            key = session_key(source, agent=asked.model)  # a direct chat: no isolation changes it
+            check_results(said, await self._store.read(calls_asked, key), param)
+        return said
 
     async def _stored(self, call: Call) -> Request:
         """The request's rows, committed: now, or when it was asked first."""
