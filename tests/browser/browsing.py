@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import Browser, BrowserContext, Locator, Page, async_playwright, expect
@@ -16,6 +17,7 @@ from tests.cli.program import Program
 from tests.house import ROOT
 
 WAIT_MS = 60_000.0
+AXE = ROOT / "tests" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 expect.set_options(timeout=WAIT_MS)
 # One browser for the tests of a file: their coroutines run in one loop. The time is for two busy cores.
 MARKS = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -135,3 +137,14 @@ async def enter(context: BrowserContext, gateway: Gateway, shots: Path) -> Scree
     await screen.page.wait_for_url("**/#c=*")
     await expect(screen.page.locator("#welcome")).to_be_visible()
     return screen
+
+
+async def serious(page: Page) -> list[Any]:
+    """What axe finds that keeps somebody out."""
+    await page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = await page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
+    return [
+        (each["id"], [node["html"][:200] for node in each["nodes"]])
+        for each in found["violations"]
+        if each["impact"] in {"serious", "critical"}
+    ]

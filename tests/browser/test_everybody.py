@@ -6,25 +6,13 @@ from typing import Any, Literal
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.browser.browsing import MARKS, Gateway, Screen, enter
+from tests.browser.browsing import MARKS, Gateway, Screen, enter, serious
 from tests.browser.talker import ATTACK
 from tests.house import ROOT
 
 pytestmark = MARKS
 
-AXE = ROOT / "tests" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 MOST_BYTES = 150_000
-
-
-async def serious(page: Page) -> list[Any]:
-    """What axe finds that keeps somebody out."""
-    await page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = await page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")
-    return [
-        (each["id"], [node["html"][:200] for node in each["nodes"]])
-        for each in found["violations"]
-        if each["impact"] in {"serious", "critical"}
-    ]
 
 
 async def full_page(screen: Screen) -> None:

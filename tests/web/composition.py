@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.gateway.parts import Settings
 from everturn.model import Json
 from everturn.platform.api import ApiPlatform
+from everturn.platform.interface import Platform
 from everturn.platform.v1 import V1Platform
 from everturn.platform.web import WebPlatform
 from everturn.testing import World
@@ -171,12 +172,13 @@ async def running(
     most_connections: int = MOST_CONNECTIONS,
     door: Door = Door(),  # noqa: B008  frozen
     file_bytes: int = 1000,
+    others: Sequence[Platform] = (),
 ) -> AsyncIterator[Web]:
     """Everything started on a home or a store's address; stopped in order afterwards. The same place again continues."""
     api, page, programs, desk = ApiPlatform(), WebPlatform(), V1Platform(), Desk()
     url = where if isinstance(where, str) else f"sqlite:///{where / 'everturn.db'}"
     files = (where if isinstance(where, Path) else Path(tempfile.mkdtemp())) / "files"
-    async with World(url, agent or Echo(), [api, page, programs], settings=settings) as world:
+    async with World(url, agent or Echo(), [api, page, programs, *others], settings=settings) as world:
         parts = world.gateway.parts
         app = make_app(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,

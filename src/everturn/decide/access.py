@@ -37,8 +37,8 @@ _INCLUDED = {
 }
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN_ALWAYS = frozenset({"/health", "/ready"})
-OPEN_PAGES = frozenset({"/", "/login", "/offline.js", "/favicon.ico"})
-_OPEN_BELOW = "/assets/"
+OPEN_PAGES = frozenset({"/", "/ops", "/login", "/offline.js", "/favicon.ico"})
+_OPEN_BELOW = re.compile(r"/assets/(?:ops/)?[^/]*")
 # The first rule whose path begins like the request's: who may look, and who may act there.
 _RULES: tuple[tuple[str, frozenset[Scope], frozenset[Scope]], ...] = (
     ("/api/chats/", frozenset({Scope.CHAT, Scope.READ}), frozenset({Scope.CHAT})),
@@ -82,9 +82,8 @@ def is_open(path: str) -> bool:
 
 
 def is_page(path: str) -> bool:
-    """Whether a path is a part of the page itself, or its login."""
-    below = path.removeprefix(_OPEN_BELOW)
-    return path in OPEN_PAGES or (below != path and "/" not in below)
+    """Whether a path is a part of a page itself, or the login. What a page shows is asked for elsewhere."""
+    return path in OPEN_PAGES or _OPEN_BELOW.fullmatch(path) is not None
 
 
 def needed(method: str, path: str) -> frozenset[Scope]:

@@ -1,4 +1,6 @@
-"""The page itself: a few files, read once at start. Nothing in them is anybody's, so everybody may have them."""
+"""The pages themselves, the chat and the operations: a few files, read once at start. Nothing in them is anybody's, so
+everybody may have them; what they show they ask for, and that is the owner's.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
 }
-NAMED = {"/": "index.html", "/login": "login.html", "/offline.js": "offline.js", "/favicon.ico": "icon.svg"}
+NAMED = {
+    "/": "index.html",
+    "/ops": "ops/ops.html",
+    "/login": "login.html",
+    "/offline.js": "offline.js",
+    "/favicon.ico": "icon.svg",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +40,26 @@ class PageFile:
 
 
 def read_page(folder: Path = FOLDER) -> dict[str, PageFile]:
-    """Every file of the page by its name."""
+    """Every file of the pages by its name, with the folder it is in."""
     files = {}
-    for path in sorted(folder.iterdir()):
+    for path in sorted(folder.rglob("*")):
         if path.suffix in TYPES:
             body = path.read_bytes()
-            files[path.name] = PageFile(body, TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:20]}"')
+            files[path.relative_to(folder).as_posix()] = PageFile(
+                body, TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+            )
     return files
 
 
 class PageFiles:
-    """`GET /`, `/login` and `/assets/...`. A browser asks each time whether its copy is still the right one."""
+    """`GET /`, `/ops`, `/login` and `/assets/...`. A browser asks each time whether its copy is still the right one."""
 
     def __init__(self) -> None:
         self._files = read_page()
 
     def routes(self) -> list[Route]:
         """Where they are."""
-        return [*(Route(path, self.get) for path in NAMED), Route("/assets/{name}", self.get)]
+        return [*(Route(path, self.get) for path in NAMED), Route("/assets/{name:path}", self.get)]
 
     async def get(self, request: Request) -> Response:
         """One file."""

@@ -23,7 +23,7 @@ export async function ask(path, options = {}) {
     throw new Away(error.message);
   }
   if (answer.ok) {
-    const body = answer.status === 204 ? null : await answer.json();
+    const body = answer.status === 204 ? null : await answer.json().catch((error) => { throw new Away(error.message); }); // cut off
     if (answer.headers.get('x-everturn-copy')) body.copy = true; // offline.js kept it; the gateway is away
     return body;
   }

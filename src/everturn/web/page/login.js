@@ -2,6 +2,17 @@
 const said = document.getElementById('said');
 const go = document.getElementById('go');
 
+/** The page that sent the person here: the operations, or else the chat. */
+function whereTo() {
+  try {
+    const to = localStorage.getItem('everturn.to');
+    localStorage.removeItem('everturn.to');
+    return to === '/ops' ? to : '/';
+  } catch {
+    return '/';
+  }
+}
+
 /** The code of the address, which has none from then on. */
 function taken() {
   const code = location.hash.slice(1);
@@ -31,7 +42,7 @@ async function enter(code) {
     return;
   }
   if (answer.ok) {
-    location.replace('/');
+    location.replace(whereTo());
     return;
   }
   const body = await answer.json().catch(() => ({}));
@@ -49,7 +60,7 @@ const code = taken();
 if (code) {
   enter(code);
 } else if (await isIn()) {
-  location.replace('/');
+  location.replace(whereTo());
 } else {
   said.textContent = 'Run “everturn login” where the gateway runs, and open the link it prints.';
 }

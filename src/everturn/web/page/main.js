@@ -2,6 +2,7 @@
 import { Composer } from './composer.js';
 import { $, announce, asTitle, el } from './dom.js';
 import { Drawing } from './draw.js';
+import { keepCopy, safeStorage } from './keeping.js';
 import { Away, Refused, ask, follow, post } from './line.js';
 import { Outbox, newId } from './outbox.js';
 import { Side } from './side.js';
@@ -417,23 +418,6 @@ function ideas() {
     button.addEventListener('click', () => say(words));
     return button;
   }));
-}
-
-function keepCopy() {
-  if (!('serviceWorker' in navigator)) return;
-  const address = '/offline.js';
-  const policy = self.trustedTypes?.createPolicy('everturn', { createScriptURL: () => address });
-  navigator.serviceWorker.register(policy ? policy.createScriptURL('') : address).catch(() => {});
-}
-
-function safeStorage() {
-  try {
-    localStorage.setItem('everturn.try', '1');
-    localStorage.removeItem('everturn.try');
-    return localStorage;
-  } catch {
-    return { getItem: () => null, setItem: () => { throw new Error('no storage'); }, removeItem: () => {} };
-  }
 }
 
 async function greet() {

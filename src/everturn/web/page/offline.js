@@ -7,7 +7,7 @@ self.addEventListener('activate', (event) => event.waitUntil(self.clients.claim(
 
 function isKept(url) {
   if (url.origin !== location.origin || url.search) return false;
-  return url.pathname === '/' || url.pathname.startsWith('/assets/') || url.pathname === '/web/me'
+  return url.pathname === '/' || url.pathname === '/ops' || url.pathname === '/ops/api/overview' || url.pathname.startsWith('/assets/') || url.pathname === '/web/me'
     || url.pathname === '/web/conversations' || /^\/web\/conversations\/[^/]+$/.test(url.pathname);
 }
 

@@ -1,0 +1,20 @@
+// What the browser keeps for us: a copy of the page for reloads while the gateway is away, and small things over reloads.
+
+/** Have a copy kept (offline.js). */
+export function keepCopy() {
+  if (!('serviceWorker' in navigator)) return;
+  const address = '/offline.js';
+  const policy = self.trustedTypes?.createPolicy('everturn', { createScriptURL: () => address });
+  navigator.serviceWorker.register(policy ? policy.createScriptURL('') : address).catch(() => {});
+}
+
+/** The browser's storage, or one that says that it cannot keep anything. */
+export function safeStorage() {
+  try {
+    localStorage.setItem('everturn.try', '1');
+    localStorage.removeItem('everturn.try');
+    return localStorage;
+  } catch {
+    return { getItem: () => null, setItem: () => { throw new Error('no storage'); }, removeItem: () => {} };
+  }
+}

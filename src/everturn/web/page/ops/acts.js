@@ -1,0 +1,65 @@
+// What the operator asked for and is not yet known to be done. Each has an id and is kept in the browser, over reloads: when the
+// answer was lost the same is asked again with the same id, and the gateway does it once.
+import { Refused, post } from '../line.js';
+import { Outbox, newId } from '../outbox.js';
+
+const AGAIN = new Set([401, 408, 421, 429, 500, 502, 503, 504]);
+
+export class Acts {
+  /** `tell` has: changed() when something to be shown changed, said(words, ok) for the person, done(), loggedOut(). */
+  constructor(storage, tell, send = post, later = (act, ms) => setTimeout(act, ms)) {
+    this.kept = new Outbox(storage, 'everturn.acts');
+    this.tell = tell;
+    this.send = send;
+    this.later = later;
+    this.busy = false;
+    this.refused = new Map();
+  }
+
+  /** Ask for it: `about` is the row it is about, `name` what the button says. */
+  begin(path, body, about, name) {
+    if (this.pending(about)) return;
+    this.refused.delete(about);
+    const id = newId();
+    this.kept.add({ id, chat: path, text: JSON.stringify({ ...body, id }), about, name });
+    this.tell.changed();
+    this.flush();
+  }
+
+  pending(about) {
+    return this.kept.all().find((item) => item.about === about) ?? null;
+  }
+
+  /** Why the gateway would not do it. */
+  whyNot(about) {
+    return this.refused.get(about) ?? null;
+  }
+
+  async flush() {
+    if (this.busy) return;
+    this.busy = true;
+    try {
+      for (let item = this.kept.next(); item; item = this.kept.next()) await this.one(item);
+    } catch (error) {
+      if (error instanceof Refused && error.status === 401) this.tell.loggedOut();
+      else this.later(() => this.flush(), (error.retryAfter || 2) * 1000);
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  async one(item) {
+    try {
+      const { said } = await this.send(item.chat, JSON.parse(item.text));
+      this.kept.remove(item.id);
+      this.tell.said(said || `Done: ${item.name}.`, true);
+    } catch (error) {
+      if (!(error instanceof Refused) || AGAIN.has(error.status)) throw error;
+      this.kept.remove(item.id);
+      this.refused.set(item.about, error.message);
+      this.tell.said(`Not done: ${error.message}`, false);
+    }
+    this.tell.changed();
+    this.tell.done();
+  }
+}

@@ -1,0 +1,235 @@
+// Puts the operations page together: which view is shown, when it is read again, and what happens when the gateway is away.
+import { $, el } from '../dom.js';
+import { keepCopy, safeStorage } from '../keeping.js';
+import { Away, Refused, ask, follow } from '../line.js';
+import { Acts } from './acts.js';
+import { holdClock, setClock, theirNow, tick } from './table.js';
+import { aboutGateway, makeViews } from './views.js';
+import { howItIs, moment } from './words.js';
+
+const PAUSES_MS = [300, 700, 1500, 3000, 5000]; // without a stream the last of them is how often we look
+const QUIET_MS = 150;
+const HIDDEN_MS = 60_000;
+const LASTING_MS = 5000; // a stream that ends sooner is no stream
+
+let overview = null;
+let reading = null;
+let wanted = false;
+let timer = null;
+let failures = 0;
+let line = new AbortController();
+let wake = () => {};
+let lastAsOf = null;
+let copied = false;
+
+const acts = new Acts(safeStorage(), { changed: () => views[place().name].again?.(), said, done: () => soon(0), loggedOut });
+const views = makeViews(acts, () => soon(0));
+
+// -- which view --------------------------------------------------------------------------------------------------------
+
+function place() {
+  const [name, ...rest] = location.hash.slice(1).split('=');
+  const detail = rest.join('=');
+  return views[name] ? { name, detail: safeDecode(detail) } : { name: 'now', detail: '' };
+}
+
+function safeDecode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function turnTo() {
+  const { name } = place();
+  for (const link of document.querySelectorAll('nav [data-view]')) {
+    if (link.dataset.view === name) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  for (const node of document.querySelectorAll('[data-of]')) node.hidden = node.dataset.of !== name;
+  $('view').setAttribute('aria-busy', 'true');
+}
+
+// -- reading -----------------------------------------------------------------------------------------------------------
+
+/** Read what is shown again in a moment; many reasons at once are one reading. */
+function soon(wait = QUIET_MS) {
+  clearTimeout(timer);
+  timer = setTimeout(() => read().catch(trouble), wait);
+}
+
+/** Read the overview and the view that is open. While one reading is under way, another is only remembered. */
+async function read() {
+  if (reading) {
+    wanted = true;
+    return reading;
+  }
+  reading = readAll();
+  try {
+    await reading;
+  } finally {
+    reading = null;
+  }
+  if (wanted) {
+    wanted = false;
+    soon(0);
+  }
+  return null;
+}
+
+async function readAll() {
+  const { name, detail } = place();
+  overview = await ask('/ops/api/overview');
+  if (overview.copy) {
+    setClock(overview.now);
+    holdClock();
+    views.now.glance(overview);
+    throw new Away('a copy');
+  }
+  const found = await views[name].load(detail, overview);
+  setClock(overview.now);
+  fresh();
+  showHead();
+  if (place().name !== name || place().detail !== detail) {
+    wanted = true;
+    return;
+  }
+  views[name].show(found, overview);
+  $('view').setAttribute('aria-busy', 'false');
+}
+
+function showHead() {
+  const { tone, words } = howItIs(overview);
+  const news = tone === 'trouble' && $('how').textContent !== words;
+  headline(tone, words);
+  if (news) $('heard').textContent = words; // only what needs somebody is read out
+  document.title = `${tone === 'trouble' ? '● ' : ''}Operations · Everturn`;
+  const shape = JSON.stringify([overview.gateway, overview.counts.sessions]);
+  if ($('about').shape !== shape) $('about').replaceChildren(...aboutGateway(overview));
+  $('about').shape = shape;
+}
+
+function headline(tone, words) {
+  const how = $('how');
+  if (how.textContent !== words) how.textContent = words;
+  how.className = tone;
+}
+
+// -- the line ----------------------------------------------------------------------------------------------------------
+
+/** Stay connected: hear what changed, or look every few seconds where there is no stream. */
+async function stay(mine) {
+  while (!mine.signal.aborted) {
+    try {
+      await read();
+      await hear(mine.signal);
+    } catch (error) {
+      trouble(error);
+    }
+    if (!mine.signal.aborted) await pause(PAUSES_MS[Math.min(failures, PAUSES_MS.length - 1)]);
+    failures += 1;
+  }
+}
+
+/** Where the stream is refused or cut, the next reading says whether the gateway is away. */
+async function hear(signal) {
+  const began = performance.now();
+  try {
+    await follow('/ops/api/events', signal, () => {}, (event) => { if (event.kind === 'changed') soon(); });
+  } catch (error) {
+    if (error instanceof Refused && error.status === 401) throw error;
+  }
+  if (performance.now() - began > LASTING_MS) failures = 0;
+}
+
+function pause(ms) {
+  return new Promise((resolve) => {
+    const waiting = setTimeout(resolve, ms);
+    wake = () => {
+      clearTimeout(waiting);
+      resolve();
+    };
+  });
+}
+
+function fresh() {
+  const back = lastAsOf !== null;
+  lastAsOf = null;
+  document.body.classList.remove('away');
+  banner('');
+  if (back) {
+    said('The gateway is back.', true);
+    wake();
+  }
+  acts.flush();
+  if (!copied) keepCopy();
+  copied = true;
+}
+
+function trouble(error) {
+  if (error instanceof Refused && error.status === 401) return loggedOut();
+  if (error instanceof Refused && error.status < 500) return banner(`This cannot be shown: ${error.message}`);
+  if (!(error instanceof Away) && !(error instanceof Refused)) {
+    banner('This page has a fault. Reload it.');
+    throw error; // ours, and must be seen
+  }
+  holdClock();
+  if (lastAsOf === null) lastAsOf = theirNow();
+  document.body.classList.add('away');
+  const words = error instanceof Refused ? `The gateway cannot answer now: ${error.message}.` : 'The gateway is away.';
+  headline('trouble', words);
+  banner(`${words}${overview ? ` What you see is how it was at ${moment(lastAsOf, Date.now() / 1000, true)}.` : ''} This page goes on by itself.`);
+  return undefined;
+}
+
+function banner(text) {
+  $('banner').hidden = !text;
+  if ($('banner').textContent !== text) $('banner').textContent = text;
+}
+
+function loggedOut() {
+  line.abort();
+  try {
+    localStorage.setItem('everturn.to', '/ops');
+  } catch {
+    // then the login leads to the chat
+  }
+  location.replace('/login');
+}
+
+function said(words, ok) {
+  $('said').className = ok ? 'ok' : 'wrong';
+  $('said').replaceChildren(el('span', {}, words));
+}
+
+// -- the page ----------------------------------------------------------------------------------------------------------
+
+/** A window that nobody looks at gives its connection back after a while. */
+function listenToHiding() {
+  let hiding = null;
+  document.addEventListener('visibilitychange', () => {
+    clearTimeout(hiding);
+    if (document.hidden) {
+      hiding = setTimeout(() => line.abort(), HIDDEN_MS);
+    } else if (line.signal.aborted) {
+      line = new AbortController();
+      stay(line);
+    } else {
+      soon(0);
+    }
+  });
+}
+
+addEventListener('hashchange', () => {
+  turnTo();
+  soon(0);
+  const head = document.querySelector(`[data-of="${place().name}"] h2`);
+  if (!document.querySelector('main').contains(document.activeElement) || document.activeElement.closest('[hidden]')) head?.focus({ preventScroll: true });
+});
+addEventListener('online', () => wake());
+addEventListener('storage', () => views[place().name].again?.());
+setInterval(tick, 1000);
+listenToHiding();
+turnTo();
+stay(line);

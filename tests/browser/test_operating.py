@@ -1,0 +1,207 @@
+"""The operations page: finding what went wrong and putting it right, over refreshes, deaths and hostile words."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from everturn.decide.delivery import MAY_REPEAT, Surety
+from everturn.errors import OutcomeUnknown, Refused
+from everturn.testing import Fault
+from tests.browser.browsing import MARKS, Gateway, Screen, serious, window
+from tests.browser.operating import ATTACK, Operations, operations
+
+pytestmark = MARKS
+
+MOST_BYTES = 90_000
+VIEWS = ("Conversations", "Messages", "Figures", "Find a message", "Now")
+BLOCKED = Fault(Refused("the bot was blocked by the user"))
+LOST = Fault(OutcomeUnknown("the line was cut"), accepted=True)
+
+
+async def test_a_dead_letter_is_found_understood_and_sent_again(browser: Browser, tmp_path: Path, shots: Path) -> None:
+    async with operations(browser, tmp_path, [BLOCKED], shots=shots) as ops:
+        await expect(ops.how).to_contain_text("All well")
+        ops.people.say("7", "hello", user_name="Ann")
+        await expect(ops.how).to_have_text("1 reply could not be delivered.")
+        await expect(ops.row("Ann")).to_contain_text("blocked by the user")
+        await ops.row("Ann").get_by_role("link", name="Its life").click()
+        await expect(ops.screen.page.locator(".verdict")).to_contain_text("could not be delivered")
+        await expect(ops.screen.page.locator(".timeline li.trouble")).to_contain_text("blocked by the user")
+        await ops.screen.shot("ops-life")
+        await ops.look("Messages")
+        await ops.screen.page.get_by_role("link", name="Not delivered").click()
+        await ops.press("Ann", "Send again")
+        await expect(ops.how).to_contain_text("All well")
+        await ops.people.until(lambda: ops.people.texts("7") == ["echo: hello"])
+        await ops.screen.unhurt()
+
+
+async def test_the_owner_decides_about_replies_that_may_have_arrived(browser: Browser, tmp_path: Path) -> None:
+    async with operations(browser, tmp_path, [LOST, LOST, LOST], Surety.NEITHER) as ops:
+        for name in ("Ann", "Bob", "Cem"):
+            ops.people.say(name, f"hello from {name}", user_name=name)
+        await expect(ops.how).to_have_text("3 replies may or may not have arrived.")
+        await ops.press("Ann", "It arrived")
+        await expect(ops.row("Ann")).to_be_hidden()
+        await ops.press("Bob", "Send again, marked")
+        await expect(ops.row("Bob")).to_be_hidden()
+        await ops.press("Cem", "Drop")
+        await ops.press("Cem", "Keep it")
+        await ops.press("Cem", "Drop")
+        await ops.press("Cem", "Drop it")
+        await expect(ops.how).to_contain_text("All well")
+        await ops.people.until(lambda: len(ops.people.texts("Bob")) == 2)
+        assert [len(ops.people.texts(name)) for name in ("Ann", "Bob", "Cem")] == [1, 2, 1]
+        assert ops.people.texts("Bob")[-1].endswith(MAY_REPEAT)
+
+
+async def test_with_the_keyboard_alone_a_conversation_is_set_aside_and_brought_back(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with operations(browser, tmp_path) as ops:
+        ops.people.say("7", "hello", user_name="Ann")
+        await ops.people.until(lambda: ops.people.texts("7") == ["echo: hello"])
+        await tab_to(ops, "Conversations")
+        await expect(ops.row("Ann")).to_be_visible()
+        await tab_to(ops, "Set aside: hello")
+        await expect(ops.row("Ann").get_by_role("button", name="Leave it")).to_be_focused()
+        await ops.screen.page.keyboard.press("Escape")
+        await expect(ops.row("Ann").get_by_role("button", name="Set aside")).to_be_focused()
+        await ops.screen.page.keyboard.press("Enter")
+        await ops.screen.page.keyboard.press("Shift+Tab")
+        await ops.screen.page.keyboard.press("Enter")
+        await expect(ops.how).to_have_text("1 conversation is set aside.")
+        await tab_to(ops, "Bring back: hello")
+        await expect(ops.how).to_contain_text("All well")
+        ops.people.say("7", "again", user_name="Ann")
+        await ops.people.until(lambda: "echo: again" in ops.people.texts("7"))
+
+
+async def tab_to(ops: Operations, name: str) -> None:
+    """Press Tab until the link or button of this name has the focus, then Enter, as a person would."""
+    said = "() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent"
+    for _ in range(40):
+        if await ops.screen.page.evaluate(said) == name:
+            return await ops.screen.page.keyboard.press("Enter")
+        await ops.screen.page.keyboard.press("Tab")
+    raise AssertionError(f"{name!r} cannot be reached with the keyboard")
+
+
+async def test_the_focus_stays_where_it_is_when_the_lists_are_read_again(browser: Browser, tmp_path: Path) -> None:
+    async with operations(browser, tmp_path, [BLOCKED] * 3) as ops:
+        for name in ("Ann", "Bob"):
+            ops.people.say(name, "hello", user_name=name)
+        await expect(ops.how).to_contain_text("2 replies")
+        button = ops.row("Bob").get_by_role("button", name="Send again")
+        await button.focus()
+        await button.evaluate("(node) => { node.sameAsBefore = true; }")
+        ops.people.say("Cem", "hello", user_name="Cem")
+        await expect(ops.row("Cem")).to_be_visible()
+        await expect(button).to_be_focused()
+        assert await button.evaluate("(node) => node.sameAsBefore")
+        await button.press("Enter")
+        await expect(ops.row("Bob")).to_be_hidden()
+        assert await ops.screen.page.evaluate("() => document.activeElement.closest('table, section') !== null")
+
+
+async def test_why_a_message_got_no_answer_is_one_step_from_the_chat(browser: Browser, tmp_path: Path) -> None:
+    async with operations(browser, tmp_path) as ops:
+        await ops.screen.page.get_by_role("link", name="Chat").click()
+        await expect(ops.screen.page.locator("#welcome")).to_be_visible()
+        await ops.screen.say("fail please")
+        await expect(ops.screen.said().locator(".status")).to_contain_text("not answered")
+        await ops.screen.said().get_by_role("link", name="Its life").click()
+        await expect(ops.screen.page.locator(".verdict")).to_contain_text(
+            "No answer: it was given up: RuntimeError: the oven"
+        )
+        await expect(ops.screen.page.locator(".timeline li.trouble").first).to_be_visible()
+        await ops.screen.unhurt()
+
+
+async def test_a_kill_is_said_survived_and_told_and_an_action_asked_meanwhile_is_done_once(
+    gateway: Gateway, screen: Screen, shots: Path
+) -> None:
+    await screen.say("slow")
+    ops = await window(screen.page.context, shots)
+    await ops.page.goto(f"{gateway.url}/ops")
+    row = ops.page.locator("#turns tbody tr")
+    await expect(row).to_contain_text("web")
+    gateway.kill()
+    await expect(ops.page.locator("#banner")).to_contain_text("how it was at")
+    await row.get_by_role("button", name="Stop").click()
+    await row.get_by_role("button", name="Stop it").click()
+    await expect(row).to_contain_text("not yet done")
+    await ops.shot("ops-away")
+    await ops.page.reload()  # what was asked for is kept, too
+    await expect(ops.page.locator("#how")).to_have_text("The gateway is away.")
+    gateway.start()
+    await expect(ops.page.locator("#banner")).to_be_hidden()
+    await expect(ops.page.locator("#recoveries li").first).to_contain_text("killed or crashed, back in")
+    await expect(row).to_have_count(0)
+    await expect(screen.said().locator(".status")).to_contain_text("stopped")
+    assert ops.errors == []
+
+
+async def fill(ops: Operations) -> None:
+    """One of everything, with hostile names and words."""
+    ops.people.say(
+        "7", f"hello {ATTACK}", user_name=f"Ann {ATTACK}", chat_name="</table><script>window.pwned=1</script>"
+    )
+    await expect(ops.how).to_contain_text("could not be delivered")
+    ops.people.say("8", "fail", user_name="Bob")
+    ops.people.say("9", f"wait {ATTACK}", user_name="Cem")
+    await expect(ops.screen.page.locator("#turns tbody tr")).to_have_count(1)
+
+
+PHONE = {"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}
+DESK = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
+
+
+@pytest.mark.parametrize(("name", "device"), [("desktop", DESK), ("phone", PHONE)])
+async def test_everybody_can_use_it_and_hostile_words_are_words(
+    browser: Browser, tmp_path: Path, shots: Path, name: str, device: dict[str, Any]
+) -> None:
+    async with operations(browser, tmp_path, [BLOCKED], shots=shots, reduced_motion="reduce", **device) as ops:
+        await fill(ops)
+        page = ops.screen.page
+        for view in VIEWS:
+            await ops.look(view)
+            await expect(page.locator("nav [aria-current=page]")).to_have_text(view)
+            await expect(page.locator("#view[aria-busy=false]")).to_be_visible()
+            await ops.screen.shot(f"ops-{view.split()[0].lower()}-{name}")
+            assert (name == "phone" and view not in {"Now", "Figures"}) or await serious(page) == []
+            assert await page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+        assert await page.locator("main script, main iframe, main img").count() == 0
+        await ops.screen.unhurt()
+
+
+async def test_the_charts_speak_to_the_keyboard_and_have_a_table_and_all_is_light(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with operations(browser, tmp_path) as ops:
+        ops.people.say("7", "hello")
+        await ops.people.until(lambda: ops.people.texts("7") == ["echo: hello"])
+        await ops.look("Figures")
+        await expect(ops.screen.page.locator("#total")).to_contain_text("1 turn, 1 answered")
+        chart = ops.screen.page.get_by_role("slider", name="Turns")
+        await chart.focus()
+        await expect(chart).to_have_attribute("aria-valuetext", re.compile("answered 1, stopped 0, failed 0"))
+        await expect(ops.screen.page.locator(".chart .tip").first).to_contain_text("answered: 1")
+        await chart.press("ArrowLeft")
+        await expect(ops.screen.page.locator(".chart .tip").first).to_contain_text("answered: 0")
+        await ops.screen.page.locator(".chart summary").first.click()
+        await expect(ops.screen.page.locator(".chart table").first.locator("tr").last).to_contain_text("1")
+        assert await weight(ops.screen.page) < MOST_BYTES
+
+
+async def weight(page: Page) -> int:
+    """The bytes of all that the page is made of."""
+    sizes: list[int] = await page.evaluate(
+        "() => [...performance.getEntriesByType('resource'), ...performance.getEntriesByType('navigation')]"
+        ".filter((each) => !each.name.includes('/api/')).map((each) => each.decodedBodySize)"
+    )
+    assert len(sizes) > 10
+    return sum(sizes)

@@ -1,0 +1,151 @@
+// The pure parts of the operations page: its words, its charts, and actions whose answer was lost.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Away, Refused } from '../../../src/everturn/web/page/line.js';
+import { Acts } from '../../../src/everturn/web/page/ops/acts.js';
+import { bars, labelled, path, summed, ticks, wholeTicks } from '../../../src/everturn/web/page/ops/chart.js';
+import { total } from '../../../src/everturn/web/page/ops/figures.js';
+import { plainId } from '../../../src/everturn/web/page/ops/lists.js';
+import { howItIs, lasting, moment, recovery, short, span, verdict } from '../../../src/everturn/web/page/ops/words.js';
+
+const NOW = 1_800_000_000;
+const NONE = { running: 0, waiting_for_approval: 0, interrupted: 0, inbox_waiting: 0, inbox_oldest_at: null, outbox_owed: 0, outbox_oldest_at: null, doubtful: 0, dead_replies: 0, dead_messages: 0, suspended: 0 };
+const how = (counts, gateway = {}) => howItIs({ now: NOW, gateway: { state: 'running', trouble: null, ...gateway }, counts: { ...NONE, ...counts } });
+
+test('one sentence says how things are', () => {
+  const table = [
+    [{}, 'well', 'All well: no turn runs, nothing waits.'],
+    [{ running: 2 }, 'well', 'All well: 2 turns run, nothing waits.'],
+    [{ running: 1, outbox_owed: 1, outbox_oldest_at: NOW - 2 }, 'well', 'All well: 1 turn runs, 1 reply is on the way.'],
+    [{ waiting_for_approval: 1, inbox_waiting: 2, inbox_oldest_at: NOW }, 'well', 'All well: no turn runs, 1 waits for somebody’s yes, 2 messages wait in line.'],
+    [{ dead_replies: 3 }, 'trouble', '3 replies could not be delivered.'],
+    [{ dead_replies: 1, doubtful: 2, dead_messages: 1, suspended: 2 }, 'trouble', '1 reply could not be delivered, 2 replies may or may not have arrived, 1 message was given up and 2 conversations are set aside.'],
+    [{ outbox_owed: 1, outbox_oldest_at: NOW - 420 }, 'look', 'A reply has waited 7 min to be sent.'],
+  ];
+  for (const [counts, tone, words] of table) assert.deepEqual(how(counts), { tone, words });
+  assert.equal(how({ dead_replies: 1 }, { trouble: 'disk full' }).words, 'The database gives trouble: disk full');
+  assert.match(how({}, { state: 'stopping' }).words, /^The gateway is stopping\./);
+});
+
+test('lengths of time have at most two units', () => {
+  const table = { 0: '0 s', 0.83: '0.8 s', 9.96: '10 s', 12.4: '12 s', 59.6: '1 min', 60: '1 min', 125: '2 min 5 s', 3599: '59 min', 3600: '1 h', 7500: '2 h 5 min', 90000: '1 d 1 h' };
+  for (const [seconds, words] of Object.entries(table)) assert.equal(span(Number(seconds)), words);
+  assert.equal(lasting(2.9), '2 s');
+  assert.equal(lasting(-1), '0 s');
+});
+
+test('a time of another day names the day', () => {
+  assert.doesNotMatch(moment(NOW, NOW), /[A-Za-z]{3} /);
+  assert.match(moment(NOW - 2 * 86400, NOW), /^\p{L}+ \d/u);
+});
+
+test('a recovery is a sentence', () => {
+  const each = { at: NOW, last_life: 'unclean', died_at: NOW - 1, back_after_s: 0.8, continued: 3, suspended: 0, returned: 1 };
+  assert.match(recovery(each, NOW), /^At .* it was killed or crashed, back in 0\.8 s, 3 turns continued, 1 message put back in line\.$/);
+  assert.match(recovery({ ...each, last_life: 'stop', back_after_s: null, continued: 0, returned: 0 }, NOW), /it was stopped, nothing was under way\.$/);
+});
+
+test('what became of a message is said first', () => {
+  const turn = { state: 'answered', why: null, reason: null, attempts: [{ attempt: 1 }] };
+  const life = { kind: 'message', state: 'done', why: null, ended_at: NOW, turn, replies: [{ state: 'sent', error: null }] };
+  const table = [
+    [{}, 'well', /answer was delivered/],
+    [{ replies: [{ state: 'dead', error: 'blocked by the user' }] }, 'trouble', /could not be delivered: blocked by the user\.$/],
+    [{ replies: [{ state: 'doubtful' }] }, 'trouble', /nobody knows/],
+    [{ replies: [], state: 'dead', why: 'failed' }, 'trouble', /given up: the agent failed/],
+    [{ replies: [], turn: { ...turn, state: 'suspended' } }, 'trouble', /set aside/],
+    [{ replies: [], turn: { ...turn, state: 'failed', why: 'failed', failures: [{ why: 'the key is wrong' }] } }, 'trouble', /failed: the key is wrong/],
+    [{ replies: [], turn: { ...turn, state: 'interrupted', reason: 'restart_timeout' } }, 'look', /cut off by a restart; it goes on by itself/],
+    [{ replies: [], turn: null, ended_at: null, state: 'waiting' }, 'look', /waits for its turn/],
+    [{ replies: [], turn: null, state: 'withdrawn', why: '/new' }, 'look', /withdrawn/],
+  ];
+  for (const [change, tone, words] of table) {
+    const found = verdict({ ...life, ...change });
+    assert.equal(found.tone, tone);
+    assert.match(found.words, words);
+  }
+});
+
+test('ids and figures are short', () => {
+  assert.deepEqual(['m1', 'm1@chat', 'a%40b@chat', 'x%2540@y'].map(plainId), ['m1', 'm1', 'a@b', 'x%40']);
+  assert.deepEqual([null, 0, 7.25, 12_400, 3_400_000].map(short), ['–', '0', '7.3', '12.4 k', '3.4 M']);
+});
+
+test('an axis has round figures and room for the highest', () => {
+  for (const most of [0.03, 0.7, 1, 3, 9, 10, 11, 95, 1234]) {
+    const found = ticks(most);
+    assert.equal(found[0], 0);
+    assert.ok(found.at(-1) >= most && found.length >= 2 && found.length <= 6, `${most}: ${found}`);
+  }
+  assert.deepEqual([wholeTicks(1), wholeTicks(3)], [[0, 1], [0, 1, 2, 3]]);
+  assert.deepEqual(labelled(96, 480).length <= 8 && labelled(96, 480)[0], 0);
+});
+
+test('bars are stacked within their box, lines break where nothing was', () => {
+  const box = { x: 10, y: 5, width: 100, height: 50 };
+  const drawn = bars([{ a: 1, b: 3 }, { a: 0, b: 0 }], ['a', 'b'], box, 4);
+  assert.deepEqual(drawn.map(({ name, y, height }) => [name, y, height]), [['a', 42.5, 12.5], ['b', 5, 37.5]]);
+  assert.deepEqual(path([{ v: 1 }, { v: 2 }, { v: null }, { v: 2 }], 'v', box, 2), { line: 'M22.5 30L47.5 5', dots: [{ x: 97.5, y: 5 }] });
+  assert.deepEqual(summed([{ at: 3, a: 1 }, { at: 4, a: 2 }, { at: 5, a: 4 }], ['a'], 2, 1), [{ at: 3, a: 3 }, { at: 5, a: 4 }]);
+});
+
+test('the figures of some time are a sentence', () => {
+  assert.equal(total([{ answered: 0 }], 'the last 24 hours'), 'Nothing happened in the last 24 hours.');
+  assert.equal(total([{ answered: 2, failed: 1 }, { answered: 1, dead: 1 }], 'the last 7 days'), 'In the last 7 days: 4 turns, 3 answered, 1 failed, 1 reply not delivered.');
+});
+
+class Storage {
+  kept = new Map();
+
+  getItem(name) {
+    return this.kept.get(name) ?? null;
+  }
+
+  setItem(name, text) {
+    this.kept.set(name, text);
+  }
+}
+
+function desk(storage, answers) {
+  const [asked, told, waiting] = [[], [], []];
+  const tell = { changed() {}, done() {}, said: (words, ok) => told.push([words, ok]), loggedOut: () => told.push(['out', false]) };
+  const send = async (route, body) => {
+    asked.push([route, body]);
+    const next = answers.shift();
+    if (next instanceof Error) throw next;
+    return next;
+  };
+  return { acts: new Acts(storage, tell, send, (again) => waiting.push(again)), asked, told, waiting };
+}
+
+test('an action whose answer was lost is asked again under its id, also after a reload', async () => {
+  const storage = new Storage();
+  const first = desk(storage, [new Away('cut')]);
+  first.acts.begin('/act', { reply: '7', action: 'send' }, 'reply 7', 'Send again');
+  await new Promise(setImmediate);
+  first.acts.begin('/act', { reply: '7', action: 'drop' }, 'reply 7', 'Drop'); // not while the first is open
+  assert.equal(first.acts.pending('reply 7').name, 'Send again');
+  assert.equal(first.waiting.length, 1);
+  const second = desk(storage, [{ done: true, said: 'It goes out.' }]);
+  await second.acts.flush();
+  assert.deepEqual(second.asked, first.asked);
+  assert.match(second.asked[0][1].id, /^[0-9a-f]{32}$/);
+  assert.deepEqual([second.told, second.acts.pending('reply 7')], [[['It goes out.', true]], null]);
+});
+
+test('a refusal ends an action with its reason, and holds up no other', async () => {
+  const { acts, asked, told } = desk(new Storage(), [new Refused(409, 'it was sent meanwhile'), { said: 'Dropped.' }]);
+  acts.begin('/act', {}, 'reply 1', 'Send again');
+  acts.begin('/act', {}, 'reply 2', 'Drop');
+  await new Promise(setImmediate);
+  assert.equal(asked.length, 2);
+  assert.deepEqual([acts.whyNot('reply 1'), acts.whyNot('reply 2'), acts.pending('reply 1')], ['it was sent meanwhile', null, null]);
+  assert.deepEqual(told, [['Not done: it was sent meanwhile', false], ['Dropped.', true]]);
+});
+
+test('who is logged out keeps what they asked for', async () => {
+  const { acts, told } = desk(new Storage(), [new Refused(401, 'who are you')]);
+  acts.begin('/act', {}, 'reply 1', 'Send again');
+  await new Promise(setImmediate);
+  assert.deepEqual([told, acts.pending('reply 1').name], [[['out', false]], 'Send again']);
+});
