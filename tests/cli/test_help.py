@@ -65,6 +65,7 @@ def test_the_help_lists_every_command() -> None:
 GROUPS = {
     "config": ("show",),
     "connect": ("telegram",),
+    "dead": ("list", "send", "run", "drop"),
     "keys": ("create", "list", "revoke"),
     "pair": ("list", "approve", "allow", "revoke"),
 }

@@ -25,6 +25,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "status": ("status", "Say whether the gateway runs and what is open."),
     "sessions": ("sessions", "List the sessions in force."),
     "explain": ("explain", "Tell the life of one message."),
+    "dead": ("dead", "Letters that were given up: list, send, run, drop."),
+    "recoveries": ("dead", "List what was taken up from lives that ended."),
     "login": ("login", "Print a link that opens the page in a browser, once."),
     "logout": ("login", "Log every browser out."),
     "keys": ("keys", "Access keys for programs."),

@@ -15,10 +15,13 @@ from everturn.platform.api import ApiPlatform
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.store.operations.access import list_keys, revoke_key
+from everturn.store.operations.acting import Act, Impossible, act_on_message, act_on_reply
 from everturn.store.operations.admission import TurnedOut, let_in, list_people
 from everturn.store.operations.admission import revoke as revoke_rows
 from everturn.store.operations.entries import list_entries
 from everturn.store.operations.instances import last_end, newest_id, without_end
+from everturn.store.operations.open_work import messages, replies
+from everturn.store.operations.overview import recoveries
 from everturn.store.operations.pairing import Approval, Paired, approve_code, approve_request, list_pairings
 from everturn.store.operations.reading import figures
 from everturn.web.keys import key_json, make_key
@@ -109,6 +112,33 @@ class Stopped:
             return await revoke(self._desk, person)
         except NotApproved as error:
             raise EverturnError(str(error)) from None
+
+    async def dead(self, what: str) -> list[Json]:
+        """Page by page, until one is not full."""
+        look, number = (replies, "reply") if what == "replies" else (messages, "id")
+        found: list[Json] = []
+        page = await self._store.read(look, "dead", 0, PAGE)
+        while page:
+            found += page
+            page = await self._store.read(look, "dead", int(str(page[-1][number])), PAGE) if len(page) == PAGE else []
+        return found
+
+    async def act(self, what: str, action: str, target: str, action_id: str) -> str:
+        """In the store itself; the next life goes on with it."""
+        clock = SystemClock()
+        ids = Ids(clock, 0, await self._store.read(newest_id))
+        wanted = Act(
+            id=action_id, action=action, target=target, who="owner", at=clock.now(), number=ids.next(),
+            session_id=ids.session(),
+        )  # fmt: skip
+        done = await self._store.run(act_on_reply if what == "reply" else act_on_message, wanted)
+        if isinstance(done, Impossible):
+            raise EverturnError(done.why)
+        return done.said
+
+    async def recoveries(self) -> list[Json]:
+        """From the rows."""
+        return await self._store.read(recoveries)
 
 
 class StoppedPeople:

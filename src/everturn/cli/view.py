@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from everturn.cli.client import Unreachable, answers, ask
 from everturn.config import read_config
-from everturn.decide import admission_words, web_words
+from everturn.decide import admission_words, ops_words, web_words
 from everturn.errors import EverturnError, HomeHeld
 from everturn.home import Holder, Home, HomeLock, holder
 from everturn.store.address import sqlite_path
@@ -22,6 +22,7 @@ Json = dict[str, Any]
 PAGE = 1000
 SETTLING_S = 15.0
 LOOK_S = 0.05
+BOXES = {"replies": "outbox", "messages": "inbox"}
 
 
 class View(Protocol):
@@ -65,6 +66,18 @@ class View(Protocol):
 
     async def revoke_person(self, person: str) -> Json:
         """Turn "platform:user" out."""
+        ...
+
+    async def dead(self, what: str) -> list[Json]:
+        """The dead letters: `replies` or `messages`, the oldest first."""
+        ...
+
+    async def act(self, what: str, action: str, target: str, action_id: str) -> str:
+        """Do something to a `reply` or a `message`, once for each id; what was done, in words."""
+        ...
+
+    async def recoveries(self) -> list[Json]:
+        """What was taken up from lives that ended, newest first."""
         ...
 
 
@@ -125,6 +138,27 @@ class Running:
         """The gateway turns them out, and ends what runs for them."""
         return ask(self._home, self._who, "POST", "/control/pair/revoke", {"person": person})
 
+    async def dead(self, what: str) -> list[Json]:
+        """Page by page, as long as there is a next one."""
+        found: list[Json] = []
+        after: str | None = "0"
+        while after is not None:
+            page = ask(self._home, self._who, "GET", f"/ops/api/{BOXES[what]}?state=dead&limit=200&after={after}")
+            found += page[what]
+            after = page["next"]
+        return found
+
+    async def act(self, what: str, action: str, target: str, action_id: str) -> str:
+        """The gateway does it."""
+        box, name = ("outbox", "reply") if what == "reply" else ("inbox", "inbox")
+        body = {name: target, "action": action, "id": action_id}
+        return str(ask(self._home, self._who, "POST", f"/ops/api/{box}/act", body)["said"])
+
+    async def recoveries(self) -> list[Json]:
+        """As the gateway says."""
+        found: list[Json] = ask(self._home, self._who, "GET", "/ops/api/overview")["recoveries"]
+        return found
+
 
 class Untouched:
     """A home in which no gateway has ever run."""
@@ -171,6 +205,18 @@ class Untouched:
     async def revoke_person(self, person: str) -> Json:  # noqa: ARG002  the protocol's
         """Whom to refuse is kept in a home."""
         raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
+
+    async def dead(self, what: str) -> list[Json]:  # noqa: ARG002  the protocol's
+        """There are none."""
+        return []
+
+    async def act(self, what: str, action: str, target: str, action_id: str) -> str:  # noqa: ARG002  the protocol's
+        """There is nothing to act on."""
+        raise EverturnError(ops_words.NO_REPLY if what == "reply" else ops_words.NO_MESSAGE)
+
+    async def recoveries(self) -> list[Json]:
+        """There are none."""
+        return []
 
 
 @asynccontextmanager

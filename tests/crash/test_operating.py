@@ -1,0 +1,108 @@
+"""What an operator did is done once, wherever the process dies between the commit and the loops that hear of it."""
+
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from everturn.agent.interface import Answer, TurnContext
+from everturn.decide import ops_words
+from everturn.model import SessionSource
+from everturn.store.operations.acting import Acted
+from everturn.store.operations.open_work import messages
+from everturn.store.operations.outbox import give_up
+from everturn.store.operations.telling import Delivery, tell_key
+from everturn.testing import FakePlatform, World, key_of
+from tests.crash.lives import DIED, DONE, Death, Life, answer_to, undisturbed
+from tests.crash.processes import run_life
+from tests.crash.test_points import ENGINES_BY_TURNS, Homes, homes
+from tests.gateway.scenes import until_read
+
+__all__ = ["homes"]
+LOST = "a reply that was given up"
+LETTER = 5
+POINT = "action.committed"
+
+
+class Operated:
+    """Fails at the first message it ever sees; its story is an operator's, who asks again after every death."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.send: object = None
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Answer, but for the first time."""
+        await turn.calling()
+        await self._once("failed", self._fail)
+        return Answer(answer_to(turn.words))
+
+    async def story(self, world: World, platform: FakePlatform) -> None:
+        """A message is run again, a reply sent again, a conversation suspended and brought back; then it goes on."""
+        key = key_of(platform, "one")
+        platform.say_once("one", "hello")
+        letter = await self._once("letter", lambda: _dead_letter(world))
+        await _act(world, "message", "run", letter)
+        await platform.until(lambda: answer_to("hello") in platform.texts("one"))
+        await self._once("reply", lambda: _dead_reply(world, key))
+        await _act(world, "reply", "send", str(LETTER))
+        await platform.until(lambda: LOST in platform.texts("one"))
+        await _act(world, "session", "suspend", key)
+        await _act(world, "session", "resume", key)
+        platform.say_once("one", "after")
+        await platform.until(lambda: answer_to("after") in platform.texts("one"))
+        await platform.until(lambda: ops_words.TELL_RESUMED in platform.texts("one"))
+        await world.stop()
+
+    async def _fail(self) -> str:
+        (self._folder / "failed").write_text("yes")
+        raise RuntimeError("the model is not there")
+
+    async def _once(self, name: str, find: Callable[[], Awaitable[str]]) -> str:
+        """What an earlier life found, or found now; the operator's own memory outlives the gateway."""
+        file = self._folder / name
+        if not file.exists():
+            file.write_text(await find())
+        return file.read_text()
+
+
+async def _dead_letter(world: World) -> str:
+    found = await until_read(lambda: world.store.read(messages, "dead", 0, 9), bool)
+    return str(found[0]["id"])
+
+
+async def _dead_reply(world: World, key: str) -> str:
+    to, now = SessionSource(platform="fake", chat_id="one", user_id="ann"), world.clock.now()
+    await world.store.run(tell_key, key, LETTER, to, LOST, "test", now, Delivery(by_event=False))
+    await world.store.run(give_up, LETTER, now, "refused")
+    return str(LETTER)
+
+
+async def _act(world: World, what: str, action: str, target: str) -> None:
+    done = await world.gateway.operator.act(what, action, target, f"{what} {action}", "owner")
+    assert isinstance(done, Acted), done
+
+
+def screen(life: Life) -> Counter[str]:
+    return Counter(FakePlatform(file=life.folder / "platform").texts("one"))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("homes", ENGINES_BY_TURNS, indirect=True)
+def test_an_action_is_done_once_wherever_the_process_dies(homes: Homes) -> None:
+    """The next life finds the rows; the operator, who got no answer, asks again with the same id."""
+    wanted = [answer_to("hello"), LOST, ops_words.TELL_SUSPENDED, ops_words.TELL_RESUMED, answer_to("after")]
+    for hit in itertools.count(1):
+        life = replace(homes.fresh("own", Death(POINT, hit)), agent=Operated)
+        code = run_life(life)
+        assert code in {DIED, DONE}, (hit, code)
+        if code == DIED:
+            assert run_life(undisturbed(life)) == DONE, hit
+        assert [screen(life)[text] for text in wanted] == [1] * len(wanted), (hit, screen(life))
+        homes.forget(life)
+        if code == DONE:
+            break
+    assert hit == 5  # four actions, each died after, and a life that passed
