@@ -10,7 +10,8 @@ from everturn.cli.connect import connect
 from everturn.config import read_config
 from everturn.decide.connect_words import Bot, about_bot, next_steps, no_such_token
 from everturn.platforms import token_of
-from everturn.testing_telegram import TOKEN, TelegramProcess
+from everturn.testing_telegram import TOKEN, TelegramProcess, TelegramServer, person
+from tests.crash.gateways import Gateway, command
 
 
 def run(home: Path, url: str, token: str) -> tuple[int, str]:
@@ -42,6 +43,26 @@ def test_a_token_that_does_not_work_changes_nothing(tmp_path: Path, token: str, 
     assert (code, words in told) == (1, True)
     assert not (home / "everturn.toml").exists()
     assert not list(home.glob("telegram_token")) if home.exists() else True
+
+
+@pytest.mark.timeout(120)
+async def test_from_one_secret_to_an_answer(tmp_path: Path) -> None:
+    """Connect, start, write, let in with the code, write again: nobody speaks to the agent before."""
+    home, file = tmp_path / "home", tmp_path / "token"
+    file.write_text(TOKEN)
+    async with TelegramServer() as server, Gateway(home, settings={}) as gateway:
+        telegram, ann = server.telegram, person(server.telegram, "Ann")
+        made = await command("connect", "telegram", "--token-file", str(file), "--api-url", server.url, home=home)
+        assert made.code == 0, made.err
+        await gateway.up()
+        ann.says("hello")
+        await telegram.until(lambda: telegram.texts(ann.id))
+        (asked,) = telegram.texts(ann.id)
+        code = asked.partition("pair approve ")[2].split()[0]
+        assert (await command("pair", "approve", code, "--owner", home=home)).code == 0
+        ann.says("hello again")
+        await telegram.until(lambda: any("You said: hello again" in text for text in telegram.texts(ann.id)))
+        assert not any("You said: hello\n" in text for text in telegram.texts(ann.id))
 
 
 def test_what_is_missing_is_told_and_what_is_fine_is_not() -> None:
