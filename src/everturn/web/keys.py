@@ -36,12 +36,16 @@ class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _read_new = msgspec.json.Decoder(NewKey).decode
 
 
+class Taken(ValueError):
+    """There is a key of this name."""
+
+
 async def make_key(store: Store, clock: Clock, name: str, scopes: tuple[str, ...]) -> str:
     """Make a key; its secret. A ValueError says why it cannot be made."""
     check_key(name, scopes)
     secret = MARK + secrets.token_urlsafe(32)
     if not await store.run(add_key, hashed(secret), name, secret[:PREFIX_CHARS], scopes, clock.now()):
-        raise ValueError(web_words.name_taken(name))
+        raise Taken(web_words.name_taken(name))
     return secret
 
 
@@ -79,6 +83,8 @@ class Keys:
         try:
             wanted = _read_new(await small_body(request))
             secret = await make_key(self._store, self._clock, wanted.name, tuple(wanted.scopes))
+        except Taken as error:
+            raise HTTPException(409, str(error)) from None
         except (msgspec.DecodeError, ValueError) as error:
             raise BadRequest(str(error)) from None
         return json_response({"name": wanted.name, "scopes": wanted.scopes, "key": secret}, 201)

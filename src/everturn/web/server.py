@@ -31,6 +31,7 @@ from everturn.web.hooks import Hooks
 from everturn.web.keys import Keys
 from everturn.web.messages import Accept, Chats, Messages
 from everturn.web.metrics import Metrics
+from everturn.web.openapi.endpoint import OpenApi
 from everturn.web.ops.acting import Acting, Operator
 from everturn.web.ops.changes import Changes, Moves
 from everturn.web.ops.looking import Looking
@@ -104,9 +105,8 @@ def make_app(
     )
     access.on_end = partial(_on_end, events, v1)
     visits = Visits(access, store, clock)
-    metrics = Metrics(meters or Meters(), store, events, clock)
     routes = [*control_routes(control, store, chats), *Keys(store, clock, access.on_end).routes(), *visits.routes()]
-    routes += metrics.routes()
+    routes += Metrics(meters or Meters(), store, events, clock).routes()
     routes += hooks.routes() if hooks is not None else []
     routes += Pairing(people, clock).routes() if people is not None else []
     if page is not None:
@@ -121,6 +121,7 @@ def make_app(
         looking = Looking(store=store, clock=clock, control=control, chats=chats, platforms=operator.platforms)
         changes = Changes(operations.moves, events, access, heartbeat_s)
         routes += [*looking.routes(), *Acting(operator).routes(), *changes.routes()]
+    routes += OpenApi(routes, message_chars, programs=programs is not None).routes()
     others = Starlette(routes=routes, exception_handlers=HANDLERS)
     others.router.redirect_slashes = False
     return WebApp(
