@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -23,7 +24,7 @@ from everturn.front import door_of, invite, page_of, programs_of
 from everturn.gateway.lifecycle import Gateway, Stop
 from everturn.gateway.parts import Settings
 from everturn.gateway_settings import settings_of
-from everturn.home import Home, HomeLock
+from everturn.home import Home, HomeLock, credentials_folder
 from everturn.logs import set_up_logs
 from everturn.loop_delay import watch_delay
 from everturn.model import Json, SessionSource
@@ -95,7 +96,9 @@ class Process:
         """Open, recover, serve, drain, close."""
         self._listen_to_signals()
         self.supervised = watch_supervisor(grace_s=self._config.drain.timeout_s + SPARE_DRAIN_S)
-        settings = settings_of(self._config)
+        settings = replace(
+            settings_of(self._config), home=str(self._home.path), credentials=credentials_folder(os.environ)
+        )
         tracer = await asyncio.to_thread(open_tracer, self._config.telemetry, os.environ)
         store = await open_store(self._config.store.url or f"sqlite:///{self._home.database}")
         tools = Toolsets(self._config, self._workshop(store))

@@ -293,7 +293,55 @@ class HomeLock:
         self.release()
 
 
-_HELD: set[HomeLock] = set()
+class CredentialLock:
+    """The right to use a secret on this machine, whatever the home: a file named by the secret's hash, in the user's own
+    folder. Freed at death, as the home's lock is.
+    """
+
+    def __init__(self, folder: Path, secret_hash: str, home: str) -> None:
+        self._file = folder / f"{secret_hash}.lock"
+        self._home = home
+        self._number = -1
+
+    def acquire(self) -> str | None:
+        """None when it is ours; else who has it, in words. A folder that cannot be made guards nothing, and says so."""
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            number = _opened(self._file, os.O_RDWR | os.O_CREAT)
+        except (OSError, ConfigError) as error:
+            log.warning("who else uses a credential on this machine is not known: %s", error)
+            return None
+        if not _lock(number):
+            os.lseek(number, 0, os.SEEK_SET)
+            who = os.read(number, 4096).decode(errors="replace").strip()
+            os.close(number)
+            return who or "another process"
+        self._number = number
+        _HELD.add(self)
+        os.ftruncate(number, 0)
+        os.write(number, f"process {os.getpid()} on {socket.gethostname()} with the home {self._home}\n".encode())
+        return None
+
+    def release(self) -> None:
+        """Let go. The file stays, empty."""
+        if self._number >= 0:
+            os.ftruncate(self._number, 0)
+            self.forget()
+
+    def forget(self) -> None:
+        """Close our end without unlocking: in a forked child the parent keeps the lock."""
+        number, self._number = self._number, -1
+        _HELD.discard(self)
+        if number >= 0:
+            os.close(number)
+
+
+def credentials_folder(env: Mapping[str, str]) -> Path:
+    """Where the gateways of one user on this machine see each other's credentials."""
+    return Path(env.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "everturn" / "credentials"
+
+
+_HELD: set[HomeLock | CredentialLock] = set()
 
 
 def _forget_all() -> None:

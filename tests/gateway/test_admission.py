@@ -11,8 +11,10 @@ from everturn.gateway.lifecycle import Gateway
 from everturn.gateway.parts import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.store.open import open_store
+from everturn.store.operations.admission import revoke
 from everturn.store.operations.entries import list_entries
 from everturn.store.operations.inbox import Outcome
+from everturn.store.operations.pairing import Approval, approve_code
 from everturn.testing import FakePlatform, World
 from tests.gateway.scenes import Actor, answer_to, ask, die, life_of, session_of, told, until_ended
 
@@ -125,3 +127,22 @@ async def test_an_owner_by_pairing_may_use_the_owners_commands(store_url: str) -
         await world.gateway.people.approve_code(code, "fake", owner=True)
         platform.say("b", "/whoami", user_id="bob")
         assert "owner" in await told(platform, "b", "Here you are")
+
+
+async def test_a_death_right_after_the_rows_leaves_nobody_in_or_out_by_half(store_url: str) -> None:
+    """Letting in and turning out are committed, nobody was told and nothing ended here: the next life knows."""
+    platform, actor = FakePlatform(), Actor()
+    world = World(store_url, actor, [platform], settings=CLOSED)
+    await world.start()
+    platform.say("b", "hello", user_id="bob")
+    code = (await told(platform, "b", "everturn pair approve")).split("approve ")[1][:8]
+    running = platform.say("one", "hold")
+    await actor.held("hold")
+    now, notice = world.clock.now(), world.gateway.parts.ids.next()
+    await world.store.run(revoke, "fake", "ann", now)
+    await world.store.run(approve_code, code, None, Approval(at=now, notice=notice))
+    await die(world)
+    async with world:
+        await told(platform, "b", "You are let in")
+        assert (await life_of(world, running))["state"] == "dead"
+    assert (len(actor.attempts), platform.texts("one")) == (1, [])

@@ -29,6 +29,16 @@ def stopped_with_other() -> str:
     return "The running task was stopped, because somebody who took part in it may no longer speak to me here."
 
 
+def held_on_machine(platform: str, who: str) -> str:
+    """In status: another gateway on this machine has the secret."""
+    return f"the credential of {platform} is used by {who}; stop that gateway, or give this one a credential of its own"
+
+
+def held_in_database(platform: str, pid: int, host: str, home: str) -> str:
+    """In status: another instance on this database has the secret."""
+    return held_on_machine(platform, f"process {pid} on {host} with the home {home or '(not known)'}")
+
+
 def pair_wrong() -> str:
     """For the owner: a code that is none."""
     return "no open request has this code: it is wrong, used, or older than an hour; see `everturn pair list`"

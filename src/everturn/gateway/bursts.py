@@ -20,9 +20,13 @@ class Bursts:
     def wake_at(self, key: str, at: float) -> None:
         """Look at the key then; more messages move the time when it is looked at, not before."""
         if key not in self._timers:
-            timer = asyncio.create_task(self._clock.sleep(max(0.0, at - self._clock.now())))
+            timer = asyncio.create_task(self._until(at))
             self._timers[key] = timer
             timer.add_done_callback(partial(self._quiet, key))
+
+    async def _until(self, at: float) -> None:
+        """How long that is, is asked when the waiting begins: time may pass before it does."""
+        await self._clock.sleep(max(0.0, at - self._clock.now()))
 
     def stop(self) -> None:
         """Wake nobody any more."""

@@ -19,6 +19,7 @@ from everturn.decide import words
 from everturn.gateway.asking import Approvals
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
+from everturn.gateway.credentials import Credentials
 from everturn.gateway.intake import Intake
 from everturn.gateway.operator import Operator
 from everturn.gateway.outbox import Outbox
@@ -29,7 +30,7 @@ from everturn.gateway.sending import Sending
 from everturn.gateway.turns import Turns
 from everturn.gateway.upkeep import Upkeep
 from everturn.ids import Ids
-from everturn.platform.interface import CanPull, Platform
+from everturn.platform.interface import CanPull, Platform, Pulled
 from everturn.store.interface import Store
 from everturn.store.operations.instances import held, join, newest_id, record_drain
 from everturn.store.operations.telling import tell_key
@@ -68,6 +69,7 @@ class Gateway:
         self.sending = Sending(self.parts, self.outbox)
         self.backlogs = Backlogs(self.parts, self.turns, self.outbox)
         self.intake = Intake(self.parts, self.turns, self.commands, self.outbox, self.backlogs)
+        self.credentials = Credentials(self.parts)
         self.people = People(self.parts, self.turns, self.outbox)
         self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
         self.upkeep = Upkeep(self.parts, self.recovery, self.backlogs)
@@ -87,7 +89,7 @@ class Gateway:
         pulled = [each for each in self.parts.platforms.values() if isinstance(each, CanPull)]
         for loop in (
             self.commands.run(), self.intake.watch_store(), self.upkeep.beat(), self.upkeep.expire_sessions(),
-            self.upkeep.forget_old(), self.approvals.expire(), self.turns.watching.run(), *(self.intake.pull(each) for each in pulled),
+            self.upkeep.forget_old(), self.approvals.expire(), self.turns.watching.run(), *(self._read(each) for each in pulled),
         ):  # fmt: skip
             self._loops.append(self._supervised(loop))
         if self.report.storm:
@@ -96,6 +98,11 @@ class Gateway:
         await self.recovery.ready()
         log.info("recovered", **{name: getattr(self.report, name) for name in Report.__slots__})
         return self.report
+
+    async def _read(self, platform: Pulled) -> None:
+        """Read a platform for ever, as soon as its secret is ours."""
+        await self.credentials.own(platform)
+        await self.intake.pull(platform)
 
     async def drain(self, stop: Stop) -> bool:
         """Stop taking turns, tell who waits, wait for work and deliveries, mark what is left. True when all finished."""
@@ -117,6 +124,7 @@ class Gateway:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         self.backlogs.stop()
+        self.credentials.let_go()
         await self._within(self.turns.stop(), FLUSH_S)  # an agent that ignores its end must not keep us alive
         await self.outbox.stop()
         if stop is not None:

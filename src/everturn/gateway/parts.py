@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from everturn.clock import Clock
 from everturn.decide.admission import CLOSED, Admission
@@ -72,6 +73,8 @@ class Settings:
     doubt_by_platform: Mapping[str, str] = field(default_factory=dict)
     valid_by_platform: Mapping[str, float] = field(default_factory=dict)  # how long a reply is of use; 0: for ever
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
+    home: str = ""  # how others are told who we are
+    credentials: Path | None = None  # where gateways of this machine see whose a platform's secret is
     admission: Admission = CLOSED  # who may speak on chat platforms: nobody, unless their platform has a policy
     busy: str = BusyMode.STEER  # what a message does while a turn runs, where /busy chose nothing
     busy_by_platform: Mapping[str, str] = field(default_factory=dict)

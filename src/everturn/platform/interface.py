@@ -52,6 +52,16 @@ class Pulled(Platform, CanPull, Protocol):
 
 
 @runtime_checkable
+class HasCredential(Protocol):
+    """It is read with a secret that only one reader may use."""
+
+    @property
+    def credential(self) -> str:
+        """The secret's SHA-256, as hex: by it, others that use the same one are recognised. Never the secret."""
+        ...
+
+
+@runtime_checkable
 class CanSend(Protocol):
     """Replies are sent to it. Library errors become TryLater, Refused or OutcomeUnknown inside the adapter."""
 

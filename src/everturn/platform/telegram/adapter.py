@@ -58,6 +58,7 @@ class TelegramPlatform(Writer):
 
     def __init__(self, settings: TelegramSettings, clock: Clock) -> None:
         self.account = settings.token.partition(":")[0]
+        self.credential = hashlib.sha256(settings.token.encode()).hexdigest()
         self.contact = Contact()
         self._settings = settings
         self._clock = clock
