@@ -8,7 +8,7 @@ from everturn.decide.delivery import Surety
 from everturn.testing import FakePlatform
 from tests.crash.lives import DIED, DONE, SENT, Death, Life, undisturbed
 from tests.crash.processes import run_life
-from tests.crash.test_points import Homes, hits_of, homes
+from tests.crash.test_points import ENGINES_BY_TURNS, Homes, hits_of, homes
 
 __all__ = ["homes"]
 
@@ -19,6 +19,7 @@ def sent(life: Life) -> int:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
 def test_a_tools_message_is_delivered_once(homes: Homes) -> None:
     """Promises 5 and 6: the call is repeated, the message is not."""
     first = homes.fresh("sends")
