@@ -47,6 +47,14 @@ max_output_tokens = 1000
 [agent.chat."telegram:-100123"]
 instructions = "Answer in one sentence."
 """,
+    "streaming.platform.PLATFORM": """\
+[streaming.platform.matrix]
+interval_s = 2
+""",
+    'streaming.chat."PLATFORM:CHAT"': """\
+[streaming.chat."telegram:-100123"]
+enabled = false
+""",
     "agents.NAME": """\
 [agents.coder]
 model = "anthropic:claude-sonnet-4-5"
@@ -189,7 +197,7 @@ LIFECYCLES = (
             OutboxState.OPEN: "a preview is out, the turn has not ended",
             OutboxState.OWED: "to be sent, at once or when it is due again",
             OutboxState.SENDING: "the platform is being called",
-            OutboxState.SENT: "the platform confirmed it; a progress notice is owed again when it says something else",
+            OutboxState.SENT: "the platform confirmed it; a progress notice or a bubble is owed again when it says something else",
             OutboxState.DOUBTFUL: "it may be out; the owner is asked",
             OutboxState.DEAD: "given up, with the reason; it can be sent again",
         },

@@ -10,15 +10,23 @@ from everturn.decide.admission import Policy
 from everturn.decide.backlog import Backlog
 from everturn.decide.rights import Rights, Scope
 from everturn.decide.routes import Route
+from everturn.decide.streaming import Pace
 from everturn.errors import ConfigError
 from everturn.gateway.parts import Settings
 from everturn.gateway_settings import machine_zone, settings_of
+from everturn.model import SessionSource
 
 FULL = """
 [agent]
 model = "openai:a"
 models = ["openai:a", "openai:b"]
 context_tokens = 5000
+[streaming]
+min_chars = 40
+[streaming.platform.telegram]
+interval_s = 2
+[streaming.chat."telegram:-7"]
+enabled = false
 [agents.coder]
 [[routes]]
 platform = "telegram"
@@ -89,6 +97,20 @@ def test_what_the_file_says_reaches_the_gateway(tmp_path: Path) -> None:
     assert (found.limits.turn_tokens, found.limits.total_cost_day) == (5, 1.5)
     scope = Scope(admins=("2",), commands=("new", "/status"))
     assert found.rights == Rights(owners=("telegram:1",), scopes={"telegram:dm": Scope(), "telegram:group": scope})
+
+
+def test_d1_20_how_answers_are_shown_is_the_gateways_own(tmp_path: Path) -> None:
+    """The chat's setting goes before the platform's, that before the one for all; a terminal's never comes in."""
+    display = settings(tmp_path, FULL).display
+    chat, other = (SessionSource(platform="telegram", chat_id=each) for each in ("-7", "8"))
+    assert display.pace(chat) == Pace(enabled=False, interval_s=2, min_chars=40)
+    assert display.pace(other) == Pace(interval_s=2, min_chars=40)
+    assert display.pace(SessionSource(platform="matrix", chat_id="-7")) == Pace(min_chars=40)
+    with pytest.raises(ConfigError, match=r"unknown setting display\.streaming"):
+        settings(tmp_path, "[display]\nstreaming = false\n")
+    (tmp_path / "everturn.toml").unlink()
+    read = read_config(tmp_path, None, {"EVERTURN_DISPLAY_STREAMING": "false"}, {})
+    assert settings_of(read.config).display.everywhere.enabled
 
 
 def test_an_unknown_command_is_named_with_the_nearest(tmp_path: Path) -> None:

@@ -8,16 +8,19 @@ from pathlib import Path
 from everturn.decide.admission import Admission, Policy
 from everturn.decide.backlog import Backlog
 from everturn.decide.commands import REGISTRY, canonical
+from everturn.decide.display import Display
 from everturn.decide.keys import Isolation
 from everturn.decide.patience import Patience
 from everturn.decide.rights import Rights, Scope
 from everturn.decide.routes import Route
 from everturn.decide.session import ResetPolicy
 from everturn.decide.spending import Limits
+from everturn.decide.streaming import Pace
 from everturn.errors import ConfigError
 from everturn.gateway.parts import Policies, Settings
-from everturn.settings import Config, ResetConfig, RightsConfig, nearest
+from everturn.settings import Config, ResetConfig, RightsConfig, StreamingConfig, nearest
 from everturn.settings.platforms import PlatformConfig
+from everturn.settings.streaming import given
 
 
 def settings_of(config: Config) -> Settings:
@@ -55,6 +58,15 @@ def settings_of(config: Config) -> Settings:
         valid_by_platform={name: each.reply_valid_s for name, each in platforms.items()},
         backlog={name: Backlog(policy=each.backlog, age_s=each.backlog_age_s) for name, each in platforms.items()},
         admission=admission_of(config),
+        display=_display(config.streaming),
+    )
+
+
+def _display(streaming: StreamingConfig) -> Display:
+    return Display(
+        everywhere=Pace(**streaming.everywhere()),
+        by_platform=given(streaming.platform),
+        by_chat=given(streaming.chat),
     )
 
 

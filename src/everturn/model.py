@@ -146,10 +146,12 @@ TURN_MOVES: dict[TurnState, frozenset[TurnState]] = {
     TurnState.SUSPENDED: frozenset(),
 }
 OUTBOX_MOVES: dict[OutboxState, frozenset[OutboxState]] = {
-    OutboxState.OPEN: frozenset({OutboxState.OWED, OutboxState.SENDING, OutboxState.SENT, OutboxState.DEAD}),
-    OutboxState.OWED: frozenset({OutboxState.SENDING, OutboxState.SENT, OutboxState.DEAD}),
+    OutboxState.OPEN: frozenset({OutboxState.OWED, OutboxState.SENDING, OutboxState.DOUBTFUL, OutboxState.DEAD}),
+    # A bubble that was left as it is by an interruption grows again.
+    OutboxState.OWED: frozenset({OutboxState.OPEN, OutboxState.SENDING, OutboxState.SENT, OutboxState.DEAD}),
     OutboxState.SENDING: frozenset({OutboxState.OWED, OutboxState.SENT, OutboxState.DOUBTFUL, OutboxState.DEAD}),
-    OutboxState.SENT: frozenset({OutboxState.OWED}),  # a progress notice that says something else now
+    # A progress notice or a bubble that says something else now, or grows again.
+    OutboxState.SENT: frozenset({OutboxState.OWED, OutboxState.OPEN, OutboxState.SENDING}),
     OutboxState.DOUBTFUL: frozenset({OutboxState.OWED, OutboxState.SENT, OutboxState.DEAD}),
     OutboxState.DEAD: frozenset({OutboxState.OWED}),
 }
@@ -290,6 +292,19 @@ class Hint(msgspec.Struct, frozen=True):
     data: Json
 
 
+class Bubble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of an answer that was shown while it grew; the ids of its parts stand in `Reply.sent_parts`."""
+
+    name: str  # what its send keys begin with
+    opening: int = 0  # which opening wrote this: an operation that runs twice knows its own
+    shown: tuple[str, ...] = ()  # of each part, what it shows (by hash); empty: not known
+    said: str = ""  # the words as of the last commit
+    sending: int | None = None  # the part that may have been sent, and whose id is not known
+    repeats: bool = False  # the next part may be out under its key already, with other words
+    replaces: tuple[int, ...] = ()  # parts that were sent again, and say so
+    hold: str | None = None  # what the owner's policy says of a part in doubt: nothing more is sent
+
+
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the outbox as the sender needs it."""
 
@@ -303,3 +318,4 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     marked: bool  # it may be a repetition, and says so
     look: bool = False  # ask the platform whether it is out before sending it again
     valid_until: float | None = None
+    bubble: Bubble | None = None  # it was shown while it grew

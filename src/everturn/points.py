@@ -36,6 +36,9 @@ ALL: frozenset[str] = frozenset(
         "send.before",  # a reply is stored as being sent, the platform was not called
         "send.after",  # the platform took it, that is not stored
         "send.committed",  # the delivery is stored
+        "preview.opened",  # that a part of a growing answer is about to be shown is stored
+        "preview.sent",  # the platform took it, its id is not stored
+        "preview.committed",  # its id is stored
         "recovery.instance",  # our instance row is stored, nothing was recovered
         "recovery.turn",  # one turn of a dead instance was recovered
         "recovery.outbox",  # replies of a dead instance were put right

@@ -19,7 +19,7 @@ from everturn.clock import Clock, SystemClock
 from everturn.decide.admission import OPEN
 from everturn.decide.delivery import Surety
 from everturn.decide.keys import session_key
-from everturn.errors import PlatformError
+from everturn.errors import PlatformError, Refused
 from everturn.gateway.lifecycle import Gateway, Stop
 from everturn.gateway.parts import Settings
 from everturn.gateway.recovery import Report
@@ -28,6 +28,8 @@ from everturn.platform.interface import Limits, Platform
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.tracing import Tracer
+
+OPEN_CARD = " [...]"  # how a card that is not closed looks
 
 
 class ManualClock:
@@ -194,6 +196,18 @@ class FakePlatform:
         self._notify()
         return shown.id
 
+    async def _change_screen(self, message_id: str, text: str) -> None:
+        self.calls += 1
+        fault = next(self._faults, None)
+        if fault is not None and not fault.accepted:
+            self._notify()
+            raise fault.error
+        self._replace(message_id, text)
+        self._keep("edited", id=message_id, text=text)
+        self._notify()
+        if fault is not None:
+            raise fault.error
+
     def _replace(self, message_id: str, text: str) -> None:
         self.screen = [replace(each, text=text) if each.id == message_id else each for each in self.screen]
 
@@ -233,15 +247,29 @@ class EditingPlatform(FakePlatform):
 
     async def edit(self, to: SessionSource, message_id: str, text: str) -> None:  # noqa: ARG002  the id is enough here
         """Replace a message on the screen."""
-        self.calls += 1
-        fault = next(self._faults, None)
-        if fault is not None and not fault.accepted:
-            raise fault.error
-        self._replace(message_id, text)
-        self._keep("edited", id=message_id, text=text)
-        self._notify()
-        if fault is not None:
-            raise fault.error
+        await self._change_screen(message_id, text)
+
+
+class CardPlatform(FakePlatform):
+    """A platform whose live replies are cards. One that was not closed is seen as such on the screen."""
+
+    async def open(self, to: SessionSource, text: str, key: str) -> str:
+        """Show a card, unless its key is there already and we know keys."""
+        return await self.send(to, text + OPEN_CARD, key)
+
+    async def update(self, to: SessionSource, card_id: str, text: str) -> None:
+        """Replace what an open card shows."""
+        await self._change(to, card_id, text + OPEN_CARD)
+
+    async def close(self, to: SessionSource, card_id: str, text: str) -> None:
+        """End a card."""
+        await self._change(to, card_id, text)
+
+    async def _change(self, _to: SessionSource, card_id: str, text: str) -> None:
+        now = next(each.text for each in self.screen if each.id == card_id)
+        if not now.endswith(OPEN_CARD) and now != text:
+            raise Refused("the card is closed")
+        await self._change_screen(card_id, text)
 
 
 Act = Callable[[str, str], Awaitable[str]]

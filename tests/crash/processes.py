@@ -12,6 +12,7 @@ _context.set_forkserver_preload(
         "tests.crash.models",
         "tests.crash.asking",
         "tests.crash.telegram_lives",
+        "tests.crash.streaming",
         "everturn.store.sqlite",
         "everturn.store.postgres",
     ]

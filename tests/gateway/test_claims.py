@@ -13,7 +13,7 @@ from tests import house
 
 CLAIMS = {
     "D0": {1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12},  # 8 is an observation
-    "D1": {*range(2, 15)},  # 1 is history, from 15 on they concern other parts
+    "D1": {*range(2, 15), 20, 25},  # 1 is history, from 15 on they concern other parts
     "D2": {*range(1, 9)},
     "D3": {*range(1, 14)},  # 14 is a status
     "D4": {*range(1, 35)},

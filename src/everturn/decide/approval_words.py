@@ -17,6 +17,16 @@ def question(tool: str, ask: str, number: int, expires_s: float, *, approvers: b
     )
 
 
+def buttons(number: int) -> tuple[tuple[str, str], ...]:
+    """What the buttons beneath a question say, and the command that each sends."""
+    return (
+        ("Allow once", f"/approve {number}"),
+        ("Allow in this conversation", f"/approve {number} session"),
+        ("Always allow", f"/approve {number} always"),
+        ("Do not allow", f"/deny {number}"),
+    )
+
+
 def approved(tool: str, scope: str) -> str:
     """The answer to /approve."""
     for_how_long = {"session": " for this conversation", "always": " from now on"}.get(scope, " this once")

@@ -46,6 +46,12 @@ def split(text: str, limit: int, unit: Unit = len) -> list[str]:
     return pieces
 
 
+def balanced(text: str, tail: str = "") -> str:
+    """The text with something at its end, and the code block that is open there closed."""
+    fence = _open_fence(text, "")
+    return f"{text}{tail}\n{_marker(fence)}" if fence else text + tail
+
+
 def _repair(window: str, fence: str, limit: int, unit: Unit) -> tuple[str, int]:
     """The line that reopens the block, and the room that closing one may need; nothing when that would cost too much."""
     marker = _marker(fence)

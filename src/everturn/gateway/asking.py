@@ -35,7 +35,10 @@ class Unwound(BaseException):
 async def ask(attempt: Attempt, call: ToolCall) -> Permission:
     """Begin a call that needs an approval, or say why it must not run; raises Unwound when the turn has to wait."""
     parts, settings = attempt.parts, attempt.parts.settings
+    bubble = parts.ids.next()  # before the question's: all that was said has its last shape before it is asked
     asking = Asking(
+        bubble=bubble,
+        said=attempt.bubble.text if attempt.bubble is not None else "",
         id=parts.ids.next(),
         at=parts.clock.now(),
         expires_s=settings.approval_expires_s,
@@ -55,6 +58,7 @@ def _asked(attempt: Attempt, asked: asyncio.Future[Permission]) -> None:
     if asked.cancelled() or asked.exception() is not None or asked.result().may is not May.ASKED:
         return
     points.reached("approval.asked")
+    attempt.close_bubble()
     attempt.parts.hub.ended(attempt.begun.key)
     attempt.parts.hub.publish(attempt.begun.key, asked.result().events)
     attempt.spoke(attempt.begun.key)

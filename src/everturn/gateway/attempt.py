@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from everturn.decide.patience import Told
 from everturn.decide.recovery import is_suspect
+from everturn.gateway.bubbles import Live
 from everturn.gateway.parts import Parts
 from everturn.model import Message
 from everturn.store.operations.joining import Joined
@@ -29,6 +30,7 @@ class Attempt:
         self.asked_at: float | None = None  # when a model was asked that has not answered yet
         self.outcome: str | None = None  # what became of it, once that is committed
         self.tool: str | None = None  # the one that runs now
+        self.bubble: Live | None = None  # what shows its answer while it grows
         self.told = Told()  # what was said about how long it takes
         self._acknowledge = begun.note.tail_key if begun.note else None
 
@@ -36,6 +38,11 @@ class Attempt:
         """The place of the next transcript row; the fence makes us its only writer."""
         self.seq += 1
         return self.seq
+
+    def close_bubble(self) -> None:
+        """Nothing more is shown: what it shows at last comes with the end of the turn."""
+        if self.bubble is not None:
+            self.bubble.close()
 
     def moves(self) -> None:
         """A sign of life."""

@@ -114,6 +114,8 @@ class JournaledTurn:
         """Show the answer's text so far."""
         self._attempt.moves()
         self._parts.hub.stream(self._attempt.begun.key, self.id, text)
+        if self._attempt.bubble is not None:
+            self._attempt.bubble.say(text)
 
     def active(self) -> None:
         """Something moves, though there is nothing to show."""
@@ -160,6 +162,8 @@ class JournaledTurn:
             prove_it=self._attempt.suspect,
         )
         self._attempt.moves()
+        if self._attempt.bubble is not None and calls:
+            self._attempt.bubble.boundary()
         points.reached("step.committed")
         self._parts.hub.moved(self._attempt.begun.key, self._attempt.begun.turn)
         if self._attempt.suspect:

@@ -7,12 +7,19 @@ import asyncio
 import structlog
 
 from everturn import points
+from everturn.decide.approval_words import buttons
 from everturn.decide.delivery import GiveUp, after_failure, marked, when_uncertain
+from everturn.decide.streaming import visible
 from everturn.decide.text import split
 from everturn.errors import OutcomeUnknown, PlatformError, StoreError, TryLater
+from everturn.gateway.bubbles import Bubbles
+from everturn.gateway.hands import Hand, Held
 from everturn.gateway.parts import Parts
-from everturn.model import Reply
-from everturn.platform.interface import CanEdit, CanReadBack
+from everturn.gateway.screens import Screen
+from everturn.gateway.shaping import shape
+from everturn.model import Bubble, Reply
+from everturn.platform.interface import CanAsk, CanEdit, CanReadBack, CanSend, Choice
+from everturn.store.operations.bubbles import REPLY
 from everturn.store.operations.outbox import (
     claim_next,
     doubt,
@@ -20,12 +27,14 @@ from everturn.store.operations.outbox import (
     record_part,
     record_progress,
     record_sent,
+    record_shown,
     try_later,
 )
 from everturn.store.operations.progress import PROGRESS
 
 log = structlog.get_logger()
 NOT_CONNECTED_S = 60.0
+QUESTION = "question"
 
 
 class Outbox:
@@ -33,6 +42,7 @@ class Outbox:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self.bubbles = Bubbles(parts)
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self._asleep: set[str] = set()
@@ -66,6 +76,7 @@ class Outbox:
     async def stop(self) -> None:
         """Let go; what was not confirmed is the next life's."""
         self._stopping = True
+        self.bubbles.stop()
         lanes = list(self._lanes.values())
         for lane in lanes:
             lane.cancel()
@@ -140,6 +151,9 @@ class Outbox:
             more = await self._send_parts(reply)
         except PlatformError as error:
             outcome = await self._failed(reply, error)
+        except Held as held:
+            await self._parts.store.run(doubt, reply.id, held.action, self._parts.clock.now(), str(held))
+            outcome = "doubtful"
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001  an adapter that breaks its word must not end the lane
@@ -154,18 +168,39 @@ class Outbox:
             raise TryLater(f"{reply.source.platform} is not connected", NOT_CONNECTED_S)
         if reply.kind == PROGRESS and reply.sent_parts and isinstance(platform, CanEdit):
             return await self._edit(platform, reply)
-        text = marked(reply.text) if reply.marked else reply.text
+        if reply.bubble is not None and (screen := self._parts.screen(reply.source.platform)) is not None:
+            return await self._shape(platform, screen, reply, reply.bubble)
+        said = visible(reply.text, finished=True) if reply.kind == REPLY else reply.text
+        text = marked(said) if reply.marked and said else said
         pieces = split(text, platform.limits.text, platform.limits.unit)
         out = reply.sent_parts
         for place in range(len(out), len(pieces)):
             key = f"{reply.id}-{place}"
             points.reached("send.before")
             found = await _look(platform, reply, key, pieces[place]) if place == len(reply.sent_parts) else None
-            out = (*out, found or await platform.send(reply.source, pieces[place], key))
+            last = place + 1 == len(pieces)
+            out = (*out, found or await _send(platform, reply, pieces[place], key, last=last))
             points.reached("send.after")
             if place + 1 < len(pieces):
                 await self._parts.store.run(record_part, reply.id, out)
         return await self._sent(reply, out)
+
+    async def _shape(self, platform: CanSend, screen: Screen, reply: Reply, bubble: Bubble) -> bool:
+        """The last step of what was shown while it grew; what this process knows of its screen is taken over."""
+        live = await self.bubbles.settled(bubble)
+        hand = live.hand if live is not None else None
+        if hand is None:
+            hand = Hand(self._parts, reply.source, platform, screen, row=reply.id, out=reply.sent_parts, bubble=bubble)
+        hand.row = reply.id
+        try:
+            await shape(hand, reply, live)
+        except Held:
+            await hand.give_up()
+            raise
+        more = await self._parts.store.run(record_shown, reply, hand.out, hand.known, self._parts.clock.now())
+        self.bubbles.forget(live)
+        points.reached("send.committed")
+        return more
 
     async def _edit(self, platform: CanEdit, reply: Reply) -> bool:
         """Replace what is on the screen; doing so again does no harm."""
@@ -204,6 +239,14 @@ class Outbox:
 def _harmless(reply: Reply, platform: object) -> bool:
     """Whether doing it again changes nothing: an edit."""
     return reply.kind == PROGRESS and bool(reply.sent_parts) and isinstance(platform, CanEdit)
+
+
+async def _send(platform: CanSend, reply: Reply, piece: str, key: str, *, last: bool) -> str:
+    """A part; beneath the last one of a question stand its buttons, where the platform has them."""
+    if last and reply.kind == QUESTION and isinstance(platform, CanAsk):
+        choices = [Choice(label, command) for label, command in buttons(reply.id)]
+        return await platform.ask(reply.source, piece, choices, key)
+    return await platform.send(reply.source, piece, key)
 
 
 async def _look(platform: object, reply: Reply, key: str, piece: str) -> str | None:

@@ -11,6 +11,7 @@ from everturn.decide.admission import CLOSED, Admission
 from everturn.decide.backlog import Backlog
 from everturn.decide.busy import BusyMode
 from everturn.decide.delivery import Doubtful, Surety, when_uncertain
+from everturn.decide.display import Display
 from everturn.decide.keys import Isolation, session_key
 from everturn.decide.patience import Patience
 from everturn.decide.rights import NO_RIGHTS, Rights
@@ -20,6 +21,7 @@ from everturn.decide.spending import Limits
 from everturn.gateway.contacts import Contacts
 from everturn.gateway.hub import Hub
 from everturn.gateway.observing import Observing
+from everturn.gateway.screens import Screen, screen_of
 from everturn.gateway.traces import Traces
 from everturn.ids import Ids
 from everturn.model import SessionSource
@@ -90,6 +92,7 @@ class Settings:
     models: tuple[str, ...] = ()  # what /model may choose; none named: any
     context_tokens: int = 0  # the model's window, for /context; 0: not known
     limits: Limits = Limits()  # noqa: RUF009  frozen
+    display: Display = Display()  # noqa: RUF009  frozen
 
     def busy_for(self, platform: str) -> str:
         """What a message from there does while a turn runs, where nobody chose otherwise."""
@@ -136,6 +139,7 @@ class Parts:
         self.ids = ids or Ids(clock, 0)
         # Asking what a platform can do is slow enough to be done once.
         self._senders = {name: each for name, each in platforms.items() if isinstance(each, CanSend)}
+        self._screens = {name: screen_of(each) for name, each in platforms.items()}
         self._deliveries = {name: _delivery(platform, settings) for name, platform in platforms.items()}
 
     def delivery(self, platform: str) -> Delivery:
@@ -150,10 +154,19 @@ class Parts:
         """The platform, if replies can be sent to it now."""
         return self._senders.get(platform)
 
+    def screen(self, platform: str) -> Screen | None:
+        """How the platform shows an answer that grows; None where it can not."""
+        return self._screens.get(platform)
+
     def doubts(self) -> dict[str, Doubtful]:
         """What happens to a reply whose sending was cut off, by platform."""
-        policy = self.settings.on_doubt_for
-        return {name: when_uncertain(each.surety, policy(name)) for name, each in self._senders.items()}
+        return {name: self.doubtful(name) for name in self._senders}
+
+    def doubtful(self, platform: str) -> Doubtful:
+        """What happens there to a part that may or may not be out."""
+        sender = self._senders.get(platform)
+        surety = Surety.NEITHER if sender is None else sender.surety
+        return when_uncertain(surety, self.settings.on_doubt_for(platform))
 
     def start(self, platform: str, chat_type: str, *, suspects: bool = True) -> Start:
         """Everything the beginning of a turn may need, with fresh ids."""
@@ -182,7 +195,7 @@ def _delivery(platform: Platform, settings: Settings) -> Delivery:
     if not isinstance(platform, CanSend):
         return Delivery(by_event=True)
     keyed = platform.surety is not Surety.NEITHER
-    edits = isinstance(platform, CanEdit)
+    edits, streams = isinstance(platform, CanEdit), screen_of(platform) is not None
     valid_s = settings.valid_by_platform.get(platform.name)
     valid_s = platform.limits.valid_s if valid_s is None else valid_s
-    return Delivery(by_event=False, send_now=keyed, valid_s=valid_s or None, edits=edits)
+    return Delivery(by_event=False, send_now=keyed, valid_s=valid_s or None, edits=edits, streams=streams)

@@ -95,6 +95,7 @@ class Runner:
             at=parts.clock.now(),
         )
         delivery = parts.delivery(begun.source.platform)
+        attempt.close_bubble()
         finishing = parts.store.run(
             finish,
             begun,

@@ -20,6 +20,7 @@ from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.running import Runner
 from everturn.gateway.slots import Running, Slots
+from everturn.gateway.typing import show_typing
 from everturn.gateway.watching import Watching
 from everturn.model import SessionSource
 from everturn.store.operations.beginning import begin_next
@@ -27,6 +28,7 @@ from everturn.store.operations.recovery import Interruption, Recovered, cut_off_
 from everturn.store.operations.turn_values import Begun, Later, NotYet, Start, Waits
 
 log = structlog.get_logger()
+SETTLE_S = 2.0
 
 
 class Turns:
@@ -66,11 +68,13 @@ class Turns:
         if is_suspect(begun.unclean_ends, self._parts.settings.stuck_after):
             self._lanes.watch(begun.key)
         attempt = Attempt(self._parts, begun, self._outbox.wake)
+        attempt.bubble = self._outbox.bubbles.begin(lambda: attempt.begun)
         task = asyncio.create_task(self._runner.run(attempt, self._proved))
         self._slots.begin(Running(attempt, task))
         self._parts.observing.began(begun)
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
-        task.add_done_callback(partial(self._ended, begun.key))
+        task.add_done_callback(partial(self._ended, attempt))
+        show_typing(attempt, task)
         if self._stopping:
             task.cancel()
 
@@ -128,10 +132,14 @@ class Turns:
         for running in list(self._slots.running.values()):
             begun = running.begun
             delivery = self._parts.delivery(begun.source.platform)
+            if running.attempt.bubble is not None:
+                await running.attempt.bubble.settled(SETTLE_S)  # so that what is out is known
             recovered = await self._parts.store.run(
                 cut_off_by_drain, begun.turn, begun.key, stuck_after, cause, delivery
             )
             points.reached("drain.marked")
+            if delivery.streams:
+                self._outbox.wake(begun.key)  # its bubble says that it waits
             running.task.cancel()
             if recovered is not None:
                 running.attempt.outcome = outcome_of(recovered.verdict)
@@ -166,8 +174,8 @@ class Turns:
         begun = None if claim.cancelled() or claim.exception() else claim.result()
         if isinstance(begun, Begun):
             self._parts.hub.publish(key, begun.events)
-            if begun.spoke:
-                self._outbox.wake(key)
+            if begun.spoke or self._parts.delivery(begun.source.platform).streams:
+                self._outbox.wake(key)  # a bubble that was left may have got its last shape
             self.launch(begun)
             return
         self._lanes.clear(key)
@@ -179,8 +187,11 @@ class Turns:
             self._bursts.wake_at(key, begun.at)
         self.give_back(key)
 
-    def _ended(self, key: str, task: asyncio.Task[bool]) -> None:
-        attempt = self._slots.running[key].attempt
+    def _ended(self, attempt: Attempt, task: asyncio.Task[bool]) -> None:
+        key = attempt.begun.key
+        attempt.close_bubble()
+        if attempt.bubble is not None and attempt.bubble.hand is not None:
+            self._outbox.wake(key)  # however it ended, its bubble has a last shape
         self._parts.observing.ended(attempt.begun, attempt.began, attempt.outcome)
         self._parts.hub.ended(key)
         self._lanes.clear(key)

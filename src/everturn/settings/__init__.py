@@ -27,6 +27,7 @@ from everturn.settings.core import (
 )
 from everturn.settings.platforms import MatrixConfig, PlatformConfig, PlatformsConfig, TelegramConfig
 from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
+from everturn.settings.streaming import StreamingConfig
 from everturn.settings.telemetry import TelemetryConfig
 from everturn.settings.tools import McpConfig, ToolsConfig
 from everturn.settings.tree import PREFIX, PRESENT, Keys, Place, Setting, Table, tables_below, value_at, variable_of
@@ -75,6 +76,7 @@ __all__ = [
     "Setting",
     "SpendingConfig",
     "StoreConfig",
+    "StreamingConfig",
     "Table",
     "TelegramConfig",
     "TelemetryConfig",
@@ -110,6 +112,7 @@ class Config:
         " names the thread, then the chat, then the platform. Where none fits, the agent of [agent] answers.",
     )
     platforms: PlatformsConfig = section(PlatformsConfig, "Where people write. A platform is off unless it is enabled.")
+    streaming: StreamingConfig = section(StreamingConfig, "How answers are shown in chats while they grow.")
     sessions: SessionsConfig = section(SessionsConfig, "Conversations and when they start afresh.")
     tools: ToolsConfig = section(ToolsConfig, "What the agent can do. A tool is off unless its table switches it on.")
     mcp: Mapping[str, McpConfig] = named(

@@ -13,6 +13,7 @@ from everturn.errors import FenceLost
 from everturn.model import Event, SessionEntry, ToolCall
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.boundaries import release
+from everturn.store.operations.bubbles import set_aside
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, owe, report, tell
 from everturn.store.operations.turn_values import Begun
@@ -37,6 +38,8 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     expires_s: float
     delivery: Delivery
     approvers: bool = False  # named approvers answer
+    said: str = ""  # what the turn's bubble shows
+    bubble: int = 0  # the bubble's number from now on; smaller than `id`, so that it has its last shape before
 
 
 class May(StrEnum):
@@ -140,6 +143,8 @@ def _ask(entry: SessionEntry, begun: Begun, call: ToolCall, asking: Asking) -> O
         person_of(begun.source), asking.at, expires_at,
     )  # fmt: skip
     yield from _let_wait(entry, begun, asking.at)
+    if asking.delivery.streams:
+        yield from set_aside(begun, asking.bubble, asking.said, asking.at)
     by_event = asking.delivery.by_event
     yield from owe(
         asking.id, begun.key, begun.turn, "question", begun.source, text, asking.at, Delivery(by_event=by_event), 0

@@ -7,12 +7,13 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from everturn.decide import words
+from everturn.decide import bubble_words, words
 from everturn.decide.busy import OUTCOME_UNKNOWN, skipped
 from everturn.decide.notes import tail_key
 from everturn.decide.session import has_activity, notify_user
 from everturn.model import ACTIVE, SessionEntry, ToolCall
 from everturn.store.interface import Op, sql
+from everturn.store.operations.bubbles import break_off
 from everturn.store.operations.questions import CLOSE_QUESTIONS
 from everturn.store.operations.telling import Fact, fact, tell
 from everturn.store.operations.transcripts import ADD_MESSAGE, calls_of, open_tail
@@ -109,8 +110,13 @@ def point_at(
     )
 
 
-def end_open_turn(entry: SessionEntry, state: str, inbox_state: str, why: str, at: float) -> Op[None]:
-    """End the key's open turn without an answer; its messages end visibly with it, and so does what it asked and called."""
+def end_open_turn(
+    entry: SessionEntry, state: str, inbox_state: str, why: str, at: float, said: str | None = None
+) -> Op[None]:
+    """End the key's open turn without an answer; its messages end visibly with it, and so does what it asked, called and
+    showed. `said` is what its user is told.
+    """
+    yield from break_off(entry.turn, said or bubble_words.ended(why), at, whole=state == "rolled_back")
     yield sql(CLOSE_QUESTIONS, entry.turn, at, why)
     yield from pair_calls(entry, skipped(_BECAUSE.get(why, "the task ended before it was begun")), at)
     yield sql(

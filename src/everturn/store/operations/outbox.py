@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from everturn.decide.admission_words import FORGOTTEN
 from everturn.decide.delivery import Doubtful
-from everturn.model import Reply
+from everturn.model import Bubble, Reply
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.telling import stored_source
 
-COLUMNS = "id, key, kind, platform, source, text, attempts, parts, marked, valid_until, look"
+COLUMNS = "id, key, kind, platform, source, text, attempts, parts, marked, valid_until, look, bubble"
 # What is being sent comes first: nothing overtakes it.
 NEXT = (
-    f"SELECT {COLUMNS}, due_at, state, instance, turn FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'doubtful'"
+    f"SELECT {COLUMNS}, due_at, state, instance, turn FROM outbox WHERE key=$1 AND ended_at IS NULL AND state NOT IN ('doubtful','open')"
     " ORDER BY CASE state WHEN 'sending' THEN 0 ELSE 1 END, id LIMIT 1/*lock*/"
 )
 # The claim's time stays in the row, so that a claim that is run twice knows its own.
@@ -33,13 +33,30 @@ SENT = (
     f"UPDATE outbox SET state='sent', ended_at=$2, parts=$3, error=NULL, {COUNTED}, {SCRUBBED}"
     " WHERE id=$1 AND state='sending'"
 )
+MORE = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state='owed' LIMIT 1"
 _parts = msgspec.json.Decoder(tuple[str, ...]).decode
+_bubble = msgspec.json.Decoder(Bubble).decode
 _encode = msgspec.json.Encoder().encode
+
+
+def bubble_of(text: str | None) -> Bubble | None:
+    """What is known of a row's screen."""
+    return _bubble(text) if text else None
+
+
+def parts_of(text: str) -> tuple[str, ...]:
+    """The platform's ids of what is out."""
+    return _parts(text)
+
+
+def written(value: object) -> str:
+    """As a row keeps it."""
+    return _encode(value).decode()
 
 
 def reply_of(row: Row) -> Reply:
     """An outbox row as the sender needs it."""
-    number, key, kind, platform, source, text, attempts, parts, marked, valid_until, look = row[:11]
+    number, key, kind, platform, source, text, attempts, parts, marked, valid_until, look, bubble = row[:12]
     return Reply(
         id=number,
         key=key,
@@ -51,19 +68,20 @@ def reply_of(row: Row) -> Reply:
         marked=bool(marked),
         valid_until=valid_until,
         look=bool(look),
+        bubble=bubble_of(bubble),
     )
 
 
 def claim_next(key: str, instance: int, now: float) -> Op[Reply | float | None]:
     """The key's oldest open reply, now ours to send; a time when it is not due yet; None when there is none to send."""
     rows = yield sql(NEXT, key)
-    while rows and rows[0][2] == "progress" and rows[0][12] == "owed" and (yield from _outlived(rows[0])):
+    while rows and rows[0][2] == "progress" and rows[0][13] == "owed" and (yield from _outlived(rows[0])):
         yield from _drop(rows[0], now)
         rows = yield sql(NEXT, key)
     if not rows:
         return None
     reply = reply_of(rows[0])
-    due_at, state, sender = rows[0][11:14]
+    due_at, state, sender = rows[0][12:15]
     if state == "sending":
         ours = sender == instance and due_at == now and reply.attempts > 0
         return replace(reply, attempts=reply.attempts - 1) if ours else None
@@ -74,7 +92,7 @@ def claim_next(key: str, instance: int, now: float) -> Op[Reply | float | None]:
 
 def _outlived(row: Row) -> Op[bool]:
     """Whether the turn that a progress notice speaks of has ended."""
-    return not (yield sql("SELECT 1 FROM turn WHERE id=$1 AND ended_at IS NULL", row[14]))
+    return not (yield sql("SELECT 1 FROM turn WHERE id=$1 AND ended_at IS NULL", row[15]))
 
 
 def _drop(row: Row, now: float) -> Op[None]:
@@ -101,8 +119,7 @@ def record_part(reply: int, parts: tuple[str, ...]) -> Op[None]:
 def record_sent(reply: int, parts: tuple[str, ...], now: float, key: str) -> Op[bool]:
     """The platform confirmed it; True when the key has more to send."""
     yield sql(SENT, reply, now, _encode(parts).decode())
-    rows = yield sql("SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state='owed' LIMIT 1", key)
-    return bool(rows)
+    return bool((yield sql(MORE, key)))
 
 
 def record_progress(reply: Reply, parts: tuple[str, ...], now: float) -> Op[bool]:
@@ -120,8 +137,34 @@ def record_progress(reply: Reply, parts: tuple[str, ...], now: float) -> Op[bool
         reply.id,
         out,
     )
-    rows = yield sql("SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state='owed' LIMIT 1", reply.key)
-    return bool(rows)
+    return bool((yield sql(MORE, reply.key)))
+
+
+def record_bubble(reply: int, parts: tuple[str, ...], bubble: Bubble) -> Op[None]:
+    """What is on the screen by now, whoever shows it: the growing answer, or its last step."""
+    yield sql(
+        "UPDATE outbox SET parts=$2, bubble=$3 WHERE id=$1 AND state IN ('open','owed','sending')",
+        reply,
+        written(parts),
+        written(bubble),
+    )
+
+
+def record_shown(reply: Reply, parts: tuple[str, ...], bubble: Bubble, now: float) -> Op[bool]:
+    """A bubble has the shape it was to have; when it is to have another by now, it is owed again. True when there is
+    more to send.
+    """
+    yield sql(
+        f"UPDATE outbox SET parts=$2, bubble=$3, state='sent', ended_at=$4, error=NULL, {COUNTED}"
+        " WHERE id=$1 AND state='sending' AND text=$5 AND kind=$6",
+        reply.id, written(parts), written(bubble), now, reply.text, reply.kind,
+    )  # fmt: skip
+    yield sql(
+        "UPDATE outbox SET parts=$2, bubble=$3, state='owed', error=NULL, attempts=0, instance=NULL"
+        " WHERE id=$1 AND state='sending'",
+        reply.id, written(parts), written(bubble),
+    )  # fmt: skip
+    return bool((yield sql(MORE, reply.key)))
 
 
 def try_later(reply: int, due_at: float, error: str) -> Op[None]:
@@ -167,10 +210,11 @@ def doubt(reply: int, action: Doubtful, now: float, error: str) -> Op[None]:
 def recover_sending(instance: int, actions: Mapping[str, Doubtful], now: float) -> Op[int]:
     """Replies that a dead instance was sending."""
     rows = yield sql(
-        "SELECT id, platform FROM outbox WHERE ended_at IS NULL AND state='sending' AND instance=$1", instance
+        "SELECT id, platform, bubble FROM outbox WHERE ended_at IS NULL AND state='sending' AND instance=$1", instance
     )
-    for number, platform in rows:
-        action = actions.get(platform, Doubtful.MARK)
+    for number, platform, bubble in rows:
+        # What is in doubt of a bubble stands in its row, and is decided by who goes on with it.
+        action = actions.get(platform, Doubtful.MARK) if bubble is None else Doubtful.REPEAT
         yield from doubt(number, action, now, "the gateway ended while this was being sent")
     return len(rows)
 

@@ -11,6 +11,7 @@ from everturn.decide.recovery import CutOff, Verdict, blame, drain_counts
 from everturn.model import Event, ResumePending, SessionEntry
 from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import end_open_turn, release
+from everturn.store.operations.bubbles import pause
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
 
@@ -98,6 +99,7 @@ def _interrupt(entry: SessionEntry, turn: int, verdict: Verdict, cause: Interrup
         None if verdict is Verdict.REQUEUE else cause.reason,
         cause.at,
     )
+    yield from pause(turn, cause.now)
     yield from release(entry, keep_turn=True)
     if verdict is Verdict.REQUEUE:
         return
@@ -113,16 +115,17 @@ def _interrupt(entry: SessionEntry, turn: int, verdict: Verdict, cause: Interrup
 def _suspend(entry: SessionEntry, turn: int, cause: Interruption, delivery: Delivery) -> Op[Recovered]:
     """The third unclean end in a row: the session is set aside, its user told, everybody else goes on."""
     yield sql("UPDATE turn SET reason=$2, marked_at=$3 WHERE id=$1", turn, cause.reason, cause.at)
-    yield from _set_aside(entry, cause.reason, "stuck", cause.now)
-    yield sql("UPDATE entry SET unclean_ends=unclean_ends+1 WHERE key=$1", entry.key)
     held = yield sql(
         "SELECT count(*) FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'", entry.key
     )
+    text = words.suspended(held[0][0], entry.unclean_ends + 1)
+    yield from _set_aside(entry, cause.reason, "stuck", cause.now, text)
+    yield sql("UPDATE entry SET unclean_ends=unclean_ends+1 WHERE key=$1", entry.key)
     facts: list[Fact] = yield from tell(
         turn,
         entry.key,
         entry.origin,
-        words.suspended(held[0][0], entry.unclean_ends + 1),
+        text,
         "suspended",
         cause.now,
         delivery,
@@ -144,10 +147,10 @@ def suspend_session(key: str, at: float, reason: str = "stuck") -> Op[bool]:
     return True
 
 
-def _set_aside(entry: SessionEntry, mark: str | None, reason: str, at: float) -> Op[None]:
+def _set_aside(entry: SessionEntry, mark: str | None, reason: str, at: float, said: str | None = None) -> Op[None]:
     """Suspended: what was running ends with its messages; the mark is kept, so that `/resume` still gives the note."""
     if entry.turn is not None:
-        yield from end_open_turn(entry, "suspended", "dead", "suspended", at)
+        yield from end_open_turn(entry, "suspended", "dead", "suspended", at, said)
         yield from release(entry)
     if mark is not None:
         yield sql("UPDATE session SET mark=$2 WHERE session_id=$1", entry.session_id, mark)

@@ -17,7 +17,7 @@ REPLY = (
     " ON CONFLICT (id) DO NOTHING"
 )
 EVENTS_AT_ONCE = 4  # no operation tells more
-ANY_OPEN_REPLY = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL LIMIT 1"
+ANY_OPEN_REPLY = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'open' LIMIT 1"
 
 
 Fact = tuple[str, str, float]
@@ -30,6 +30,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     send_now: bool = False  # the platform can recognise a repetition, so claiming may be part of finishing
     valid_s: float | None = None
     edits: bool = False  # what was sent can be replaced in place
+    streams: bool = False  # answers may be shown while they grow
 
 
 def fact(kind: str, at: float, **data: object) -> Fact:

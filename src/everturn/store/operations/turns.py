@@ -11,11 +11,12 @@ from everturn.model import Event, Message, ToolCall, Usage
 from everturn.store.interface import Op, sql
 from everturn.store.operations.beginning import WAITING
 from everturn.store.operations.boundaries import end_open_turn, release
+from everturn.store.operations.bubbles import owe_answer
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.outbox import sent_at_once
 from everturn.store.operations.outputs import kept
 from everturn.store.operations.spending import Plan, add_plan, count_usage, give_back
-from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, owe, report, tell
+from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
 from everturn.store.operations.transcripts import written
 from everturn.store.operations.turn_values import Begun, Finished
 
@@ -184,7 +185,7 @@ def finish(
         yield sql("UPDATE entry SET tail_key=$2, tail_at=$3 WHERE key=$1", begun.key, acknowledge, at)
     if usage.requests:
         yield from count_usage(begun, usage)
-    reply = yield from owe(begun.turn, begun.key, begun.turn, "reply", begun.source, shown, at, delivery, instance)
+    reply = yield from owe_answer(begun, shown, at, delivery, instance)
     events = (yield from append_events(begun.key, rows[0][0] - len(facts), facts)) if facts else ()
     return Finished(events=events, reply=reply, more=rows[0][1] > 0)
 
@@ -217,7 +218,7 @@ def fail(begun: Begun, why: str, text: str, at: float, delivery: Delivery) -> Op
     entry = yield from lock_entry(begun.key)
     if entry is None or entry.fence != begun.fence or entry.turn != begun.turn:
         return (yield from _failed_before(begun, at))
-    yield from end_open_turn(entry, "failed", "dead", why, at)
+    yield from end_open_turn(entry, "failed", "dead", why, at, text)
     yield from release(entry)
     facts = yield from tell(begun.turn, begun.key, begun.source, text, "failed", at, delivery, begun.turn)
     if delivery.by_event:

@@ -1,0 +1,78 @@
+"""An answer that grows: its bubble is opened before the first words leave, and their id is kept when they are out."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from everturn.decide.delivery import Doubtful
+from everturn.decide.streaming import resolved
+from everturn.model import Bubble
+from everturn.store.interface import Op, sql
+from everturn.store.operations.bubbles import ROW, name_of
+from everturn.store.operations.entries import write_source
+from everturn.store.operations.outbox import bubble_of, parts_of, written
+from everturn.store.operations.turn_values import Begun
+from everturn.store.operations.turns import fenced
+
+OPEN = (
+    "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, instance, created_at, bubble)"
+    " VALUES ($1, $2, $1, 'reply', $3, $4, '', 'open', $5, $6, $5, $7) ON CONFLICT (id) DO NOTHING"
+)
+OPEN_AGAIN = "UPDATE outbox SET state='open', kind='reply', text='', instance=$2, ended_at=NULL, error=NULL, bubble=$3 WHERE id=$1"
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """What opening a bubble needs; `number` is made by the caller."""
+
+    number: int
+    instance: int
+    at: float
+    doubtful: Doubtful  # what the platform's class and the owner's policy say of first words that may be out
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """A bubble that is ours to show."""
+
+    parts: tuple[str, ...]
+    bubble: Bubble
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """The bubble can not be shown now; `for_good`: nor later in this attempt."""
+
+    for_good: bool
+
+
+def open_bubble(begun: Begun, opening: Opening) -> Op[Opened | Closed]:
+    """Open the turn's bubble, or take up the one that an earlier attempt left."""
+    yield from fenced(begun)
+    rows = yield sql(ROW, begun.turn)
+    if not rows:
+        bubble = Bubble(name=(yield from name_of(begun.turn)), opening=opening.number, sending=0)
+        source = write_source(begun.source).decode()
+        yield sql(
+            OPEN, begun.turn, begun.key, begun.source.platform, source, opening.at, opening.instance, written(bubble)
+        )
+        return Opened(parts=(), bubble=bubble)
+    state, _, parts, left = rows[0][0], rows[0][1], parts_of(rows[0][2]), bubble_of(rows[0][3])
+    if left is None or state not in {"open", "owed", "sent"}:
+        return Closed(for_good=left is None or state != "sending")
+    if left.opening == opening.number:  # this operation ran before
+        return Closed(for_good=True) if left.hold is not None else Opened(parts=parts, bubble=left)
+    return (yield from _open_again(begun, parts, left, opening))
+
+
+def _open_again(begun: Begun, parts: tuple[str, ...], left: Bubble, opening: Opening) -> Op[Opened | Closed]:
+    """What the earlier attempt left in doubt is decided now; then its first words are about to be sent, if none are out."""
+    bubble = resolved(left, opening.doubtful)
+    bubble = replace(bubble, opening=opening.number, sending=None if parts or bubble.hold else 0)
+    yield sql(OPEN_AGAIN, begun.turn, opening.instance, written(bubble))
+    return Closed(for_good=True) if bubble.hold is not None else Opened(parts=parts, bubble=bubble)
+
+
+def still_ours(begun: Begun, opening: int) -> Op[bool]:
+    """Whether the bubble is still shown by this attempt: asked before each change that leaves."""
+    rows = yield sql("SELECT bubble FROM outbox WHERE id=$1 AND state='open'", begun.turn)
+    bubble = bubble_of(rows[0][0]) if rows else None
+    return bubble is not None and bubble.opening == opening

@@ -1,0 +1,131 @@
+"""When an answer that grows is shown, and what of it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.decide.delivery import Doubtful
+from everturn.decide.streaming import (
+    Growth,
+    Pace,
+    growing,
+    grown,
+    is_silence,
+    part_key,
+    resolved,
+    room,
+    visible,
+    wait_s,
+    with_marks,
+)
+from everturn.decide.text import split, utf16
+from everturn.model import Bubble
+
+PACE = Pace(interval_s=1, min_chars=10, cursor="|")
+
+
+@pytest.mark.parametrize(
+    ("growth", "wait"),
+    [
+        (Growth(first=True, since_s=0, grown=10), 0),  # the first words, as soon as they say something
+        (Growth(first=True, since_s=0, grown=9), 1),
+        (Growth(first=True, since_s=1, grown=9), 0),
+        (Growth(first=True, since_s=0, grown=1, boundary=True), 0),
+        (Growth(first=True, since_s=0, grown=10, hold_s=7), 7),  # the platform's own delay is honoured
+        (Growth(since_s=0.25, grown=10), 0.75),
+        (Growth(since_s=1, grown=10), 0),
+        (Growth(since_s=1, grown=9), 1),  # a little waits for more, and is looked at meanwhile
+        (Growth(since_s=2.5, grown=9), 0.5),
+        (Growth(since_s=3, grown=9), 0),
+        (Growth(since_s=0.25, grown=1, boundary=True), 0.75),
+        (Growth(since_s=1, grown=10, slow=4), 3),
+        (Growth(since_s=1, grown=10, slow=64), 9),  # never slower than once in ten seconds
+        (Growth(since_s=20, grown=10, slow=64, hold_s=30), 30),
+    ],
+)
+def test_when_the_screen_is_changed(growth: Growth, wait: float) -> None:
+    assert wait_s(PACE, growth) == wait
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Hel", []),  # too little for a notification
+        ("Hell", ["Hell|"]),
+        (" a b c ", []),
+        ("<thi", []),
+        ("<think>secret", []),
+        ("<think>secret</think>\nHello", ["Hello|"]),
+        ("Hello\n<thinking>se", ["Hello|"]),
+        ("Hello\n<b", ["Hello\n<b|"]),
+        ("Hello <think", ["Hello <think|"]),  # in the middle of a line it is said
+        ("(sil", []),
+        ("(silent", []),
+        ("(silver", ["(silver|"]),
+        ("```py\nprint(", ["```py\nprint(|\n```"]),
+        ("one two three four five", ["one two three four", "five|"]),
+        ("x" * 20, ["x" * 20]),  # no room for the cursor
+    ],
+)
+def test_what_is_shown_of_an_unfinished_answer(text: str, shown: list[str]) -> None:
+    assert growing(text, 20, len, "|") == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("(silent)", ""),
+        ("*Silent*", ""),
+        (".", ""),
+        ("No.", "No."),
+        ("<think>a</think>Yes", "Yes"),
+        ("<think>never closed", "<think>never closed"),  # better seen than lost
+        ("Use <think> in the middle", "Use <think> in the middle"),
+    ],
+)
+def test_what_is_shown_of_a_whole_answer(text: str, shown: str) -> None:
+    assert visible(text, finished=True) == shown
+    assert is_silence(text) == (shown == "" and "think" not in text)
+
+
+@given(st.text(st.sampled_from("ab \n`~<think>/😀"), max_size=200), st.integers(20, 60))
+def test_no_part_is_longer_than_the_platform_takes(text: str, limit: int) -> None:
+    assert all(utf16(piece) <= limit for piece in growing(text, limit, utf16, " ▌"))
+
+
+@given(st.lists(st.sampled_from(["one", "two", "three", "\n"]), min_size=30, max_size=60))
+def test_parts_that_are_full_stay_as_they_are(words: list[str]) -> None:
+    """What was shown as a whole part while the text grew is a part of the whole text, too."""
+    text = " ".join(words)
+    whole = split(text, 40)
+    early = growing(text[: len(text) * 2 // 3], 40, len, "")
+    assert early[:-2] == whole[: max(0, len(early) - 2)]
+
+
+@pytest.mark.parametrize(
+    ("action", "after"),
+    [
+        (Doubtful.REPEAT, Bubble(name="7", repeats=True)),
+        (Doubtful.LOOK, Bubble(name="7", repeats=True)),
+        (Doubtful.MARK, Bubble(name="7", replaces=(0,))),
+        (Doubtful.ASK, Bubble(name="7", hold="ask")),
+        (Doubtful.DROP, Bubble(name="7", hold="drop")),
+    ],
+)
+def test_a_part_in_doubt(action: Doubtful, after: Bubble) -> None:
+    assert resolved(Bubble(name="7", sending=0), action) == after
+    assert resolved(Bubble(name="7"), action) == Bubble(name="7")
+
+
+def test_what_replaces_another_has_its_own_key_and_says_so() -> None:
+    assert [part_key("7", 1), part_key("7", 1, (1,)), part_key("7", 0, (1, 1))] == ["7-1", "7-1-1", "7-0"]
+    first, second = with_marks(["one", "two"], (1,))
+    assert first == "one"
+    assert second.endswith("\n\ntwo")
+    assert room(200, len, (1,)) + len(second) - 3 == 200
+    assert room(200, len, ()) == 200
+
+
+@pytest.mark.parametrize(("before", "text", "by"), [("", "abc", 3), ("ab", "abc", 1), ("xy", "abc", 3)])
+def test_another_text_is_new_as_a_whole(before: str, text: str, by: int) -> None:
+    assert grown(before, text) == by
