@@ -83,7 +83,7 @@ class ShelfMachine(RuleBasedStateMachine):
 
 
 TestShelf = ShelfMachine.TestCase
-TestShelf.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestShelf.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 class Dear:

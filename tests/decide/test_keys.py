@@ -180,20 +180,20 @@ def read_back(key: str) -> Lane:
     return tuple(unquote(part, errors="surrogatepass") for part in (name, account, slot, scope, chat, thread, person))  # type: ignore[return-value]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(SOURCES, ISOLATIONS)
 def test_a_key_names_its_lane_and_nothing_else(origin: SessionSource, isolation: Isolation) -> None:
     assert read_back(session_key(origin, isolation)) == lane(origin, isolation)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(SOURCES, SOURCES, ISOLATIONS)
 def test_two_different_lanes_never_share_a_key(one: SessionSource, other: SessionSource, isolation: Isolation) -> None:
     same_lane = lane(one, isolation) == lane(other, isolation)
     assert (session_key(one, isolation) == session_key(other, isolation)) is same_lane
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(SOURCES, ISOLATIONS, HOSTILE)
 def test_no_key_contains_a_path_or_anything_unprintable(
     origin: SessionSource, isolation: Isolation, agent: str
@@ -206,7 +206,6 @@ def test_no_key_contains_a_path_or_anything_unprintable(
     assert key == session_key(origin, isolation, agent)
 
 
-@settings(deadline=None)
 @given(SOURCES, ISOLATIONS)
 def test_shared_and_key_agree(origin: SessionSource, isolation: Isolation) -> None:
     named = lane(origin, isolation)[-1] != ""

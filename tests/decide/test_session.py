@@ -5,7 +5,7 @@ from itertools import product
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.decide.session import (
@@ -188,7 +188,6 @@ POLICIES = st.builds(
 TIMES = st.floats(1_000_000_000, 2_000_000_000)
 
 
-@settings(deadline=None)
 @given(POLICIES, TIMES, st.floats(0, 1_000_000))
 def test_a_clock_moved_backwards_expires_nothing_trap_16(policy: ResetPolicy, now: float, back_s: float) -> None:
     assert expired_by(policy, now + back_s, now) is None
@@ -197,7 +196,6 @@ def test_a_clock_moved_backwards_expires_nothing_trap_16(policy: ResetPolicy, no
     assert choose(moved, now, policy, HOUR) == Resume()
 
 
-@settings(deadline=None)
 @given(POLICIES.filter(lambda policy: policy.mode == "daily"), TIMES)
 def test_a_day_is_never_skipped(policy: ResetPolicy, now: float) -> None:
     """Whatever the zone does, a session untouched for 49 hours is over, and one touched this second is not."""
@@ -205,7 +203,6 @@ def test_a_day_is_never_skipped(policy: ResetPolicy, now: float) -> None:
     assert expired_by(policy, now, now) is None
 
 
-@settings(deadline=None)
 @given(POLICIES, TIMES, st.floats(0, 500_000), st.floats(0, 500_000))
 def test_what_has_expired_stays_expired(policy: ResetPolicy, active: float, first: float, more: float) -> None:
     if expired_by(policy, active, active + first):

@@ -39,7 +39,7 @@ def test_each_mark_has_its_tag(text: str, html: str) -> None:
     assert to_html(text) == html
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from(MARKS) | st.text(max_size=5), max_size=30).map("".join))
 def test_it_is_always_understood_and_what_is_seen_is_never_longer(text: str) -> None:
     visible, _ = parsed(to_html(text), "HTML")

@@ -108,7 +108,7 @@ async def test_requests_of_one_session_are_answered_one_by_one(web: Web, agent: 
     assert [(await first)[1], (await second)[1]] == ["one two three", "echo: hello"]
 
 
-async def test_a_question_is_told_and_a_repeat_gets_what_comes_of_it(web: Web) -> None:
+async def test_a_question_is_told_and_told_again_to_a_repeat(web: Web) -> None:
     for asked in (said("ask"), said("ask")):
         with pytest.raises(openai.ConflictError) as error:
             await once(client(web), messages=asked, user="ann")
