@@ -91,7 +91,7 @@ def screen(life: Life) -> Counter[str]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("homes", ENGINES_BY_TURNS, indirect=True)
+@pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
 def test_an_action_is_done_once_wherever_the_process_dies(homes: Homes) -> None:
     """The next life finds the rows; the operator, who got no answer, asks again with the same id."""
     wanted = [answer_to("hello"), LOST, ops_words.TELL_SUSPENDED, ops_words.TELL_RESUMED, answer_to("after")]
