@@ -3,6 +3,7 @@ import { el } from '../dom.js';
 
 const SPACE = { left: 46, right: 8, top: 8, bottom: 22 };
 const HEIGHT = 170;
+const EVERY = [1, 2, 4, 8, 12, 16, 24, 28, 32, 48, 96]; // whole hours or days for the buckets we get
 
 /** Round figures for an axis from nothing to `most`; the last is at least as large as `most`. */
 export function ticks(most, wanted = 4) {
@@ -19,7 +20,8 @@ export const wholeTicks = (most) => (most < 4 ? Array.from({ length: Math.max(1,
 
 /** Which buckets have a label below: as many as there is room for, at even distances. */
 export function labelled(buckets, width, room = 62) {
-  const every = Math.max(1, Math.ceil((buckets * room) / Math.max(width, 1)));
+  const least = (buckets * room) / Math.max(width, 1);
+  const every = EVERY.find((each) => each >= least) ?? Math.ceil(least);
   return Array.from({ length: Math.ceil(buckets / every) }, (_, n) => n * every);
 }
 

@@ -16,7 +16,7 @@ export class Figures {
       series: [{ name: 'answered', words: 'answered' }, { name: 'stopped', words: 'stopped' }, { name: 'failed', words: 'failed' }],
     });
     this.speed = new Chart(place, {
-      title: 'Time to an answer', about: 'From the message to the end of its turn.', kind: 'lines', say: seconds, ticks,
+      title: 'Time to an answer', about: 'From the message to the end of its turn.', kind: 'lines', say: seconds, ticks: (most) => ticks(Math.max(most, 1)),
       series: [{ name: 'p50_s', words: 'half were faster' }, { name: 'p95_s', words: '95 of 100 were faster' }],
     });
     this.wrong = new Chart(place, {
