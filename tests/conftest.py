@@ -1,6 +1,7 @@
 """Fixtures every folder may use: a real PostgreSQL, and a fresh store address on each engine."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from tests.postgres import PostgresServer, empty_database
 
 settings.register_profile("everturn", deadline=None)  # no test asserts a time: a busy machine is no fault
 settings.load_profile("everturn")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Credentials are locked for the whole machine; a worker's gateways must not meet those of another, or yours."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
 
 
 @pytest.fixture(scope="session")

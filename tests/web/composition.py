@@ -184,7 +184,7 @@ async def running(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
             key_of=parts.settings.key_of, message_chars=settings.message_chars, token=TOKEN, control=desk,
             heartbeat_s=heartbeat_s, door=door, meters=parts.observing.meters,
-            operations=Operations(operator=world.gateway.operator, moves=parts.hub.changes),
+            people=world.gateway.people, operations=Operations(operator=world.gateway.operator, moves=parts.hub.changes),
             page=Page(chats=page, files=Files(files, file_bytes, 3 * file_bytes), about=About(version="test")),
             programs=V1Parts(clients=programs, models=("main", "other"), most_body=settings.message_chars * 12 + 65_536),
         )  # fmt: skip

@@ -107,6 +107,28 @@ class KeyList(Answered, frozen=True):
     keys: list[Key]
 
 
+class People(Answered, frozen=True):
+    """The open requests, and the people who were let in or turned out."""
+
+    requests: list[Json]
+    people: list[Json]
+
+
+class LetIn(Answered, frozen=True):
+    """Somebody may speak."""
+
+    let_in: str
+    owner: bool
+    name: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class TurnedOut(Answered, frozen=True):
+    """Somebody may speak no more."""
+
+    revoked: str
+    stopped_turns: int
+
+
 class KeyMade(Answered, frozen=True):
     """The key, shown this once."""
 

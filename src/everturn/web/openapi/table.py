@@ -14,6 +14,7 @@ from everturn.web.openapi import shapes
 from everturn.web.openapi.describing import STREAM, Answer, Body, Error, Operation, Parameter, Schema, Served
 from everturn.web.openapi.table_ops import OPERATIONS
 from everturn.web.openapi.table_v1 import V1
+from everturn.web.pairing import AllowRequest, ApproveRequest, RevokeRequest
 from everturn.web.queries import LARGEST
 from everturn.web.transcripts import MOST_MESSAGES, Page
 from everturn.web.visits import Code
@@ -118,6 +119,7 @@ _ENTER = Operation(
 _MESSAGE_ID = Parameter("id", "The id its sender gave.", {**TEXT, "minLength": 1}, "path")
 _ASCII = "^[!-~]([ -~]*[!-~])?$"  # other letters are taken, too: no pattern can say "printable"
 _KEY_NAME = {"minLength": 1, "maxLength": NAME_CHARS, "pattern": _ASCII}
+_PERSON = {"pattern": "^[a-z][a-z0-9_]*:[!-~]+$"}
 _SCOPES = {"minItems": 1, "items": {"type": "string", "enum": list(GRANTABLE)}}
 _METRICS = {200: Answer("Prometheus' text format; OpenMetrics on request.", media="text/plain", schema=TEXT)}
 CONTROL: Mapping[Served, Operation] = {
@@ -147,6 +149,22 @@ CONTROL: Mapping[Served, Operation] = {
     ),
     ("DELETE", "/control/keys/{name}"): _look(
         "End a key, at once.", "access", shapes.Revoked, Parameter("name", "The key's name.", {**TEXT, "minLength": 1}, "path")
+    ),
+    ("GET", "/control/pair"): _look("Who asks to speak on chat platforms, and who may.", "access", shapes.People),
+    ("POST", "/control/pair/approve"): Operation(
+        summary="Let in who was given this code, or asked under this number.", tag="access",
+        body=Body(ApproveRequest), answers={
+            200: Answer("They may speak.", shapes.LetIn), 404: Answer("The code or the request is not good.", Error),
+            429: Answer("Too many wrong codes; come back later.", Error),
+        },
+    ),
+    ("POST", "/control/pair/allow"): Operation(
+        summary="Let somebody in who did not ask.", tag="access", body=Body(AllowRequest, {"person": _PERSON}),
+        answers={200: Answer("They may speak.", shapes.LetIn)},
+    ),
+    ("POST", "/control/pair/revoke"): Operation(
+        summary="Turn somebody out, at once.", tag="access", body=Body(RevokeRequest, {"person": _PERSON}),
+        answers={200: Answer("They may not speak.", shapes.TurnedOut)},
     ),
     ("POST", "/control/login"): _look("Make a login link.", "access", shapes.LoginMade),
     ("POST", "/control/logout"): _look("Put every browser out.", "access", shapes.Ended),
