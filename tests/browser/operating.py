@@ -50,9 +50,14 @@ class Operations:
         """The sentence at the top."""
         return self.screen.page.locator("#how")
 
+    @property
+    def said(self) -> Locator:
+        """What was done, for a while."""
+        return self.screen.page.locator("#said")
+
     def row(self, words: str) -> Locator:
-        """The row of a table that is seen and holds these words."""
-        return self.screen.page.locator("tbody tr", has_text=words).locator("visible=true").first
+        """The row of a table that is seen and holds these words, with what it asks below."""
+        return self.screen.page.locator("tbody", has_text=words).locator("visible=true").first
 
     async def look(self, view: str) -> None:
         """Choose a view at the top."""

@@ -22,19 +22,25 @@ LOST = Fault(OutcomeUnknown("the line was cut"), accepted=True)
 
 
 async def test_a_dead_letter_is_found_understood_and_sent_again(browser: Browser, tmp_path: Path, shots: Path) -> None:
-    async with operations(browser, tmp_path, [BLOCKED], shots=shots) as ops:
+    async with operations(browser, tmp_path, [BLOCKED, BLOCKED], shots=shots) as ops:
         await expect(ops.how).to_contain_text("All well")
         ops.people.say("7", "hello", user_name="Ann")
-        await expect(ops.how).to_have_text("1 reply could not be delivered.")
+        await expect(ops.how).to_have_text("1 reply was not delivered.")
         await expect(ops.row("Ann")).to_contain_text("blocked by the user")
-        await ops.row("Ann").get_by_role("link", name="Its life").click()
-        await expect(ops.screen.page.locator(".verdict")).to_contain_text("could not be delivered")
+        await ops.row("Ann").get_by_role("link", name="What happened").click()
+        await expect(ops.screen.page.locator(".verdict")).to_contain_text("not delivered")
         await expect(ops.screen.page.locator(".timeline li.trouble")).to_contain_text("blocked by the user")
         await ops.screen.shot("ops-life")
-        await ops.look("Messages")
-        await ops.screen.page.get_by_role("link", name="Not delivered").click()
+        await ops.look("Messages")  # opens where something is
+        await expect(ops.screen.page.locator("#message-states [aria-current]")).to_have_attribute("data-count", "1")
         await ops.press("Ann", "Send again")
+        await expect(ops.said).to_have_text("The reply to Ann was tried again, and not delivered.")
+        await ops.press("Ann", "Send again")
+        await expect(ops.said).to_have_text("The reply to Ann is on its way again.")
         await expect(ops.how).to_contain_text("All well")
+        await ops.look("Now")
+        await expect(ops.said).to_be_empty()
+        await expect(ops.screen.page.get_by_role("heading", name="Needs you")).to_be_hidden()
         await ops.people.until(lambda: ops.people.texts("7") == ["echo: hello"])
         await ops.screen.unhurt()
 
@@ -49,9 +55,11 @@ async def test_the_owner_decides_about_replies_that_may_have_arrived(browser: Br
         await ops.press("Bob", "Send again, marked")
         await expect(ops.row("Bob")).to_be_hidden()
         await ops.press("Cem", "Drop")
+        await expect(ops.row("Cem").locator("tr.more td[colspan='5']")).to_contain_text("It leaves this list")
         await ops.press("Cem", "Keep it")
         await ops.press("Cem", "Drop")
-        await ops.press("Cem", "Drop it")
+        await ops.press("Cem", "Drop it")  # the last one: its heading goes with it
+        await expect(ops.screen.page.get_by_role("heading", name="Needs you")).to_be_hidden()
         await expect(ops.how).to_contain_text("All well")
         await ops.people.until(lambda: len(ops.people.texts("Bob")) == 2)
         assert [len(ops.people.texts(name)) for name in ("Ann", "Bob", "Cem")] == [1, 2, 1]
@@ -66,7 +74,7 @@ async def test_with_the_keyboard_alone_a_conversation_is_set_aside_and_brought_b
         await ops.people.until(lambda: ops.people.texts("7") == ["echo: hello"])
         await tab_to(ops, "Conversations")
         await expect(ops.row("Ann")).to_be_visible()
-        await tab_to(ops, "Set aside: hello")
+        await tab_to(ops, "Set aside: “hello” (Ann)")
         await expect(ops.row("Ann").get_by_role("button", name="Leave it")).to_be_focused()
         await ops.screen.page.keyboard.press("Escape")
         await expect(ops.row("Ann").get_by_role("button", name="Set aside")).to_be_focused()
@@ -74,7 +82,8 @@ async def test_with_the_keyboard_alone_a_conversation_is_set_aside_and_brought_b
         await ops.screen.page.keyboard.press("Shift+Tab")
         await ops.screen.page.keyboard.press("Enter")
         await expect(ops.how).to_have_text("1 conversation is set aside.")
-        await tab_to(ops, "Bring back: hello")
+        await tab_to(ops, "Bring back: “hello” (Ann)")
+        await expect(ops.said).to_contain_text("“hello” (Ann): The conversation")
         await expect(ops.how).to_contain_text("All well")
         ops.people.say("7", "again", user_name="Ann")
         await ops.people.until(lambda: "echo: again" in ops.people.texts("7"))
@@ -113,7 +122,7 @@ async def test_why_a_message_got_no_answer_is_one_step_from_the_chat(browser: Br
         await expect(ops.screen.page.locator("#welcome")).to_be_visible()
         await ops.screen.say("fail please")
         await expect(ops.screen.said().locator(".status")).to_contain_text("not answered")
-        await ops.screen.said().get_by_role("link", name="Its life").click()
+        await ops.screen.said().get_by_role("link", name="What happened").click()
         await expect(ops.screen.page.locator(".verdict")).to_contain_text(
             "No answer: it was given up: RuntimeError: the oven"
         )
@@ -150,7 +159,7 @@ async def fill(ops: Operations) -> None:
     ops.people.say(
         "7", f"hello {ATTACK}", user_name=f"Ann {ATTACK}", chat_name="</table><script>window.pwned=1</script>"
     )
-    await expect(ops.how).to_contain_text("could not be delivered")
+    await expect(ops.how).to_contain_text("not delivered")
     ops.people.say("8", "fail", user_name="Bob")
     ops.people.say("9", f"wait {ATTACK}", user_name="Cem")
     await expect(ops.screen.page.locator("#turns tbody tr")).to_have_count(1)

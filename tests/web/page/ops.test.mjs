@@ -6,7 +6,7 @@ import { Acts } from '../../../src/everturn/web/page/ops/acts.js';
 import { bars, labelled, path, summed, ticks, wholeTicks } from '../../../src/everturn/web/page/ops/chart.js';
 import { total } from '../../../src/everturn/web/page/ops/figures.js';
 import { plainId } from '../../../src/everturn/web/page/ops/lists.js';
-import { howItIs, lasting, moment, recovery, short, span, verdict } from '../../../src/everturn/web/page/ops/words.js';
+import { howItIs, lasting, moment, recovery, refusal, short, span, verdict } from '../../../src/everturn/web/page/ops/words.js';
 
 const NOW = 1_800_000_000;
 const NONE = { running: 0, waiting_for_approval: 0, interrupted: 0, inbox_waiting: 0, inbox_oldest_at: null, outbox_owed: 0, outbox_oldest_at: null, doubtful: 0, dead_replies: 0, dead_messages: 0, suspended: 0 };
@@ -18,8 +18,9 @@ test('one sentence says how things are', () => {
     [{ running: 2 }, 'well', 'All well: 2 turns run, nothing waits.'],
     [{ running: 1, outbox_owed: 1, outbox_oldest_at: NOW - 2 }, 'well', 'All well: 1 turn runs, 1 reply is on the way.'],
     [{ waiting_for_approval: 1, inbox_waiting: 2, inbox_oldest_at: NOW }, 'well', 'All well: no turn runs, 1 waits for somebody’s yes, 2 messages wait in line.'],
-    [{ dead_replies: 3 }, 'trouble', '3 replies could not be delivered.'],
-    [{ dead_replies: 1, doubtful: 2, dead_messages: 1, suspended: 2 }, 'trouble', '1 reply could not be delivered, 2 replies may or may not have arrived, 1 message was given up and 2 conversations are set aside.'],
+    [{ interrupted: 1, running: 2 }, 'look', '1 turn was interrupted and will go on.'],
+    [{ dead_replies: 3 }, 'trouble', '3 replies were not delivered.'],
+    [{ dead_replies: 1, doubtful: 2, dead_messages: 1, suspended: 2 }, 'trouble', '1 reply was not delivered, 2 replies may or may not have arrived, 1 message was given up and 2 conversations are set aside.'],
     [{ outbox_owed: 1, outbox_oldest_at: NOW - 420 }, 'look', 'A reply has waited 7 min to be sent.'],
   ];
   for (const [counts, tone, words] of table) assert.deepEqual(how(counts), { tone, words });
@@ -50,7 +51,7 @@ test('what became of a message is said first', () => {
   const life = { kind: 'message', state: 'done', why: null, ended_at: NOW, turn, replies: [{ state: 'sent', error: null }] };
   const table = [
     [{}, 'well', /answer was delivered/],
-    [{ replies: [{ state: 'dead', error: 'blocked by the user' }] }, 'trouble', /could not be delivered: blocked by the user\.$/],
+    [{ replies: [{ state: 'dead', error: 'blocked by the user' }] }, 'trouble', /was not delivered: blocked by the user\.$/],
     [{ replies: [{ state: 'doubtful' }] }, 'trouble', /nobody knows/],
     [{ replies: [], state: 'dead', why: 'failed' }, 'trouble', /given up: the agent failed/],
     [{ replies: [], turn: { ...turn, state: 'suspended' } }, 'trouble', /set aside/],
@@ -64,6 +65,13 @@ test('what became of a message is said first', () => {
     assert.equal(found.tone, tone);
     assert.match(found.words, words);
   }
+});
+
+test('a reply that was sent again in vain says so', () => {
+  const error = 'the platform refused it: blocked';
+  assert.equal(refusal({ error }, NOW), error);
+  assert.match(refusal({ error, tried_at: NOW - 60, sent_again_at: NOW - 61 }, NOW), /^Tried again at .*, refused again: blocked$/);
+  assert.match(refusal({ error: 'no answer', sent_again_at: NOW }, NOW), /failed again: no answer$/);
 });
 
 test('ids and figures are short', () => {
@@ -94,6 +102,8 @@ test('the figures of some time are a sentence', () => {
   assert.equal(total([{ answered: 2, failed: 1 }, { answered: 1, dead: 1 }], 'the last 7 days'), 'In the last 7 days: 4 turns, 3 answered, 1 failed, 1 reply not delivered.');
 });
 
+const SEND = { name: 'Send again', of: 'reply to Bob', done: 'The reply to Bob is on its way again.' };
+
 class Storage {
   kept = new Map();
 
@@ -121,31 +131,31 @@ function desk(storage, answers) {
 test('an action whose answer was lost is asked again under its id, also after a reload', async () => {
   const storage = new Storage();
   const first = desk(storage, [new Away('cut')]);
-  first.acts.begin('/act', { reply: '7', action: 'send' }, 'reply 7', 'Send again');
+  first.acts.begin('/act', { reply: '7', action: 'send' }, 'reply 7', SEND);
   await new Promise(setImmediate);
-  first.acts.begin('/act', { reply: '7', action: 'drop' }, 'reply 7', 'Drop'); // not while the first is open
+  first.acts.begin('/act', { reply: '7', action: 'drop' }, 'reply 7', { name: 'Drop' }); // not while the first is open
   assert.equal(first.acts.pending('reply 7').name, 'Send again');
   assert.equal(first.waiting.length, 1);
   const second = desk(storage, [{ done: true, said: 'It goes out.' }]);
   await second.acts.flush();
   assert.deepEqual(second.asked, first.asked);
   assert.match(second.asked[0][1].id, /^[0-9a-f]{32}$/);
-  assert.deepEqual([second.told, second.acts.pending('reply 7')], [[['It goes out.', true]], null]);
+  assert.deepEqual([second.told, second.acts.pending('reply 7')], [[['The reply to Bob is on its way again.', true]], null]);
 });
 
 test('a refusal ends an action with its reason, and holds up no other', async () => {
   const { acts, asked, told } = desk(new Storage(), [new Refused(409, 'it was sent meanwhile'), { said: 'Dropped.' }]);
-  acts.begin('/act', {}, 'reply 1', 'Send again');
-  acts.begin('/act', {}, 'reply 2', 'Drop');
+  acts.begin('/act', {}, 'reply 1', SEND);
+  acts.begin('/act', {}, 'reply 2', { name: 'Drop', of: 'reply to Ann' });
   await new Promise(setImmediate);
   assert.equal(asked.length, 2);
   assert.deepEqual([acts.whyNot('reply 1'), acts.whyNot('reply 2'), acts.pending('reply 1')], ['it was sent meanwhile', null, null]);
-  assert.deepEqual(told, [['Not done: it was sent meanwhile', false], ['Dropped.', true]]);
+  assert.deepEqual(told, [['Reply to Bob: not done: it was sent meanwhile', false], ['Reply to Ann: Dropped.', true]]);
 });
 
 test('who is logged out keeps what they asked for', async () => {
   const { acts, told } = desk(new Storage(), [new Refused(401, 'who are you')]);
-  acts.begin('/act', {}, 'reply 1', 'Send again');
+  acts.begin('/act', {}, 'reply 1', SEND);
   await new Promise(setImmediate);
   assert.deepEqual([told, acts.pending('reply 1').name], [[['out', false]], 'Send again']);
 });

@@ -90,7 +90,7 @@ export class Drawing {
     if (item.why) kids.push(el('span', { class: 'why' }, item.why));
     if (item.status === 'refused') kids.push(this.button('Change it', () => this.act.edit(item)), this.button('Drop it', () => this.act.drop(item)));
     else if (item.last && item.status !== 'sending') kids.push(this.button('Edit', () => this.act.edit(item), 'Edit and send again'));
-    if (item.id && (item.last || NOT_ANSWERED.has(item.status)) && !['sending', 'refused'].includes(item.status)) kids.push(el('a', { href: `/ops#life=${encodeURIComponent(item.id)}` }, 'Its life'));
+    if (item.id && (item.last || NOT_ANSWERED.has(item.status)) && !['sending', 'refused'].includes(item.status)) kids.push(el('a', { href: `/ops#life=${encodeURIComponent(item.id)}` }, 'What happened'));
     node.classList.toggle('old', !item.last);
     node.foot.replaceChildren(...kids);
   }

@@ -2,11 +2,12 @@
 // answer was lost the same is asked again with the same id, and the gateway does it once.
 import { Refused, post } from '../line.js';
 import { Outbox, newId } from '../outbox.js';
+import { capital } from './words.js';
 
 const AGAIN = new Set([401, 408, 421, 429, 500, 502, 503, 504]);
 
 export class Acts {
-  /** `tell` has: changed() when something to be shown changed, said(words, ok) for the person, done(), loggedOut(). */
+  /** `tell` has: changed() when something to be shown changed, said(words, ok, about, back) for the person, done(), loggedOut(). */
   constructor(storage, tell, send = post, later = (act, ms) => setTimeout(act, ms)) {
     this.kept = new Outbox(storage, 'everturn.acts');
     this.tell = tell;
@@ -16,12 +17,13 @@ export class Acts {
     this.refused = new Map();
   }
 
-  /** Ask for it: `about` is the row it is about, `name` what the button says. */
-  begin(path, body, about, name) {
+  /** Ask for it: `about` is the row it is about, `name` what the button says, `of` whom or what it is done to, `done` what is said then, `back`
+   * what is said if the row is there again all the same. */
+  begin(path, body, about, { name, of, done, back }) {
     if (this.pending(about)) return;
     this.refused.delete(about);
     const id = newId();
-    this.kept.add({ id, chat: path, text: JSON.stringify({ ...body, id }), about, name });
+    this.kept.add({ id, chat: path, text: JSON.stringify({ ...body, id }), about, name, of, done, back });
     this.tell.changed();
     this.flush();
   }
@@ -33,6 +35,11 @@ export class Acts {
   /** Why the gateway would not do it. */
   whyNot(about) {
     return this.refused.get(about) ?? null;
+  }
+
+  /** Another view is shown: what was refused there is old news. */
+  forget() {
+    this.refused.clear();
   }
 
   async flush() {
@@ -52,14 +59,15 @@ export class Acts {
     try {
       const { said } = await this.send(item.chat, JSON.parse(item.text));
       this.kept.remove(item.id);
-      this.tell.said(said || `Done: ${item.name}.`, true);
+      this.tell.changed();
+      this.tell.said(item.done ?? `${capital(item.of ?? item.name)}: ${said || 'done.'}`, true, item.about, item.back);
     } catch (error) {
       if (!(error instanceof Refused) || AGAIN.has(error.status)) throw error;
       this.kept.remove(item.id);
       this.refused.set(item.about, error.message);
-      this.tell.said(`Not done: ${error.message}`, false);
+      this.tell.changed();
+      this.tell.said(`${capital(item.of ?? item.name)}: not done: ${error.message}`, false, item.about);
     }
-    this.tell.changed();
     this.tell.done();
   }
 }

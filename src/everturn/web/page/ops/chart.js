@@ -1,6 +1,7 @@
 // Small charts, drawn as SVG by hand. The geometry is pure; the drawing follows the width it is given.
 import { el } from '../dom.js';
 
+const LETTER = 6.4;
 const SPACE = { left: 46, right: 8, top: 8, bottom: 22 };
 const HEIGHT = 170;
 const EVERY = [1, 2, 4, 8, 12, 16, 24, 28, 32, 48, 96]; // whole hours or days for the buckets we get
@@ -116,11 +117,12 @@ export class Chart {
     if (!width || !this.rows.length) return;
     const steps = this.axis(this.most() || 1);
     const most = steps.at(-1);
-    this.box = { x: SPACE.left, y: SPACE.top, width: width - SPACE.left - SPACE.right, height: HEIGHT - SPACE.top - SPACE.bottom };
+    const left = Math.max(SPACE.left, 8 + LETTER * Math.max(...steps.map((value) => this.say(value).length)));
+    this.box = { x: left, y: SPACE.top, width: width - left - SPACE.right, height: HEIGHT - SPACE.top - SPACE.bottom };
     const level = (value) => round(this.box.y + this.box.height - (value / most) * this.box.height) + 0.5;
     this.picture.setAttribute('width', String(width));
     this.picture.replaceChildren(
-      ...steps.flatMap((value) => [svg('line', { class: 'grid', x1: SPACE.left, x2: width - SPACE.right, y1: level(value), y2: level(value) }), svg('text', { x: SPACE.left - 6, y: level(value) + 4, 'text-anchor': 'end' }, this.say(value))]),
+      ...steps.flatMap((value) => [svg('line', { class: 'grid', x1: left, x2: width - SPACE.right, y1: level(value), y2: level(value) }), svg('text', { x: left - 6, y: level(value) + 4, 'text-anchor': 'end' }, this.say(value))]),
       ...this.times(width), ...this.shapes(most), this.mark());
     this.place();
   }
@@ -145,7 +147,7 @@ export class Chart {
   }
 
   listen() {
-    const to = (event) => this.choose(Math.floor(((event.clientX - this.stage.getBoundingClientRect().left - SPACE.left) / (this.box?.width || 1)) * this.rows.length));
+    const to = (event) => this.choose(Math.floor(((event.clientX - this.stage.getBoundingClientRect().left - (this.box?.x ?? 0)) / (this.box?.width || 1)) * this.rows.length));
     this.stage.addEventListener('pointermove', to);
     this.stage.addEventListener('pointerdown', to);
     this.stage.addEventListener('pointerleave', () => { if (document.activeElement !== this.stage) this.choose(null); });

@@ -1,12 +1,14 @@
-// The buttons of one row. What cannot be taken back asks once, in the same place; what was asked for says so until it is done.
+// The buttons of one row. What cannot be taken back asks once, across the table; what was asked for says so until it is done.
 import { el } from '../dom.js';
 
 export class Choices {
-  constructor(acts) {
+  constructor(acts, columns) {
     this.acts = acts;
     this.node = el('div', { class: 'choices' });
+    this.cell = el('td', { role: 'cell', colspan: String(columns) });
+    this.line = el('tr', { role: 'row', class: 'more' }, this.cell); // below the row, while there is something to say
     this.asking = null;
-    this.node.addEventListener('keydown', (event) => {
+    this.cell.addEventListener('keydown', (event) => {
       if (event.key === 'Escape' && this.asking) {
         event.stopPropagation();
         this.ask(null);
@@ -14,31 +16,31 @@ export class Choices {
     });
   }
 
-  /** `options`: {name, of (what it is done to, for a screen reader), path, body, kind, sure: {question, yes, no}}. */
+  /** `options`: {name, of (what it is done to), done (what is said then), path, body, kind, sure: {question, yes, no}}. */
   show(about, options) {
     const pending = this.acts.pending(about);
     const shape = JSON.stringify([about, options, pending?.name, this.acts.whyNot(about), this.asking]);
     if (shape === this.shape) return;
-    this.shape = shape;
-    this.about = about;
-    this.options = options;
-    const focused = this.node.contains(document.activeElement) ? document.activeElement.dataset.name ?? '' : null;
-    const asked = options.find((each) => each.name === this.asking);
-    this.node.classList.toggle('tall', Boolean(asked || this.acts.whyNot(about)));
+    Object.assign(this, { shape, about, options });
+    this.node.dataset.about = about;
+    const here = [this.node, this.cell].some((each) => each.contains(document.activeElement));
+    const focused = here ? document.activeElement.dataset.name ?? '' : null;
+    const asked = pending ? null : options.find((each) => each.name === this.asking);
     if (!asked) this.asking = null;
     if (pending) this.node.replaceChildren(el('span', { class: 'faint pending', tabindex: '-1', 'data-name': pending.name }, `${pending.name}: asked, not yet done`));
-    else if (asked) this.node.replaceChildren(...this.question(asked));
-    else this.node.replaceChildren(...options.map((each) => this.button(each)), this.refusal(about));
+    else this.node.replaceChildren(...options.map((each) => this.button(each, asked)));
+    this.below(asked ? this.question(asked) : [!pending && this.acts.whyNot(about)].filter(Boolean).map((words) => el('span', { class: 'why' }, `Not done: ${words}`)));
     if (focused !== null) this.focus(focused);
   }
 
-  refusal(about) {
-    const words = this.acts.whyNot(about);
-    return words ? el('span', { class: 'why' }, words) : '';
+  below(kids) {
+    this.cell.replaceChildren(...kids);
+    if (kids.length) this.node.closest('tr').after(this.line);
+    else this.line.remove();
   }
 
-  button(each) {
-    const button = el('button', { type: 'button', class: each.kind ?? 'plain', 'data-name': each.name, 'aria-label': `${each.name}: ${each.of}` }, each.name);
+  button(each, asked) {
+    const button = el('button', { type: 'button', class: each.kind ?? 'plain', disabled: Boolean(asked), 'data-name': each.name, 'aria-label': `${each.name}: ${each.of}` }, each.name);
     button.addEventListener('click', () => (each.sure ? this.ask(each.name) : this.act(each)));
     return button;
   }
@@ -48,7 +50,7 @@ export class Choices {
     const no = el('button', { type: 'button', class: 'plain', 'data-name': 'no' }, each.sure.no);
     yes.addEventListener('click', () => this.act(each));
     no.addEventListener('click', () => this.ask(null));
-    return [el('span', { class: 'question' }, each.sure.question), yes, no];
+    return [el('div', { class: 'choices' }, el('span', { class: 'question' }, each.sure.question), yes, no)];
   }
 
   ask(name) {
@@ -60,12 +62,12 @@ export class Choices {
 
   act(each) {
     this.asking = null;
-    this.acts.begin(each.path, each.body, this.about, each.name);
+    this.acts.begin(each.path, each.body, this.about, each);
     this.show(this.about, this.options);
   }
 
   focus(name) {
-    const all = [...this.node.querySelectorAll('[data-name]')];
+    const all = [this.node, this.cell].flatMap((each) => [...each.querySelectorAll('[data-name]:not(:disabled)')]);
     (all.find((each) => each.dataset.name === name) ?? all[0])?.focus();
   }
 }

@@ -20,7 +20,7 @@ export class Figures {
       series: [{ name: 'p50_s', words: 'half were faster' }, { name: 'p95_s', words: '95 of 100 were faster' }],
     });
     this.wrong = new Chart(place, {
-      title: 'What went wrong', about: 'Turns that failed or were interrupted, replies that could not be delivered.', kind: 'bars', say: short, ticks: wholeTicks,
+      title: 'What went wrong', about: 'Turns that failed or were interrupted, replies not delivered.', kind: 'bars', say: short, ticks: wholeTicks,
       series: [{ name: 'failed', words: 'turns failed' }, { name: 'interrupted', words: 'interrupted' }, { name: 'dead', words: 'replies not delivered' }],
     });
     this.tokens = new Chart(place, {

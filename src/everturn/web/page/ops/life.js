@@ -28,7 +28,7 @@ export class Life {
     const shape = JSON.stringify([this.id, found?.lives, found?.timeline]);
     if (shape === this.shape) return;
     this.shape = shape;
-    if (!found) $('lives').replaceChildren(el('p', { class: 'faint' }, 'Write the id of a message, or choose “Its life” in any list. Each message in the chat has it under “Its life”, too.'));
+    if (!found) $('lives').replaceChildren(el('p', { class: 'faint' }, 'Write the id of a message, or choose “What happened” in any list. Messages in the chat have it, too.'));
     else if (!found.lives.length) $('lives').replaceChildren(el('p', { class: 'verdict look' }, `No message with the id ${this.id} is known. Ids are forgotten 30 days after their message.`));
     else $('lives').replaceChildren(...found.lives.map((life) => drawLife(life, found.now ?? Date.now() / 1000)));
   }

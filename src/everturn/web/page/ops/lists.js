@@ -1,11 +1,11 @@
 // The lists of the page: what their columns show, and what can be done to a row.
 import { el } from '../dom.js';
-import { Table, since } from './table.js';
-import { short, stateName, why } from './words.js';
+import { Table, since, theirNow } from './table.js';
+import { refusal, short, stateName, why } from './words.js';
 
 const ago = (at) => (at ? el('span', { class: 'time' }, since(at), ' ago') : 'not yet');
 const faint = (...kids) => el('span', { class: 'faint block' }, ...kids);
-const lifeOf = (id, words = 'Its life') => (id ? el('a', { class: 'life', href: `#life=${encodeURIComponent(id)}` }, words) : null);
+const lifeOf = (id, words = 'What happened') => (id ? el('a', { class: 'life', href: `#life=${encodeURIComponent(id)}` }, words) : null);
 
 /** The id its sender gave; an adapter may have added where it came from. */
 export const plainId = (stored) => String(stored).replace(/@[^@]*$/, '').replaceAll('%40', '@').replaceAll('%25', '%');
@@ -19,10 +19,12 @@ function talk(row) {
 }
 const TALK = { head: 'Conversation', of: ['title', 'who', 'chat', 'platform', 'key'], draw: talk };
 const nameOf = (row) => row.title || row.who || row.chat || row.key;
+/** A conversation and whose it is. */
+const named = (row) => (row.title ? `“${row.title}”${row.who ? ` (${row.who})` : ''}` : nameOf(row));
 const quote = (text) => el('span', { class: 'quote' }, text || '(no words)');
 
-const sessionAct = (row, action, name, more = {}) => ({ name, of: nameOf(row), path: '/ops/api/sessions/act', body: { key: row.key, action }, ...more });
-const STOP = { sure: { question: 'Stop it? What is committed stays.', yes: 'Stop it', no: 'Let it run' } };
+const sessionAct = (row, action, name, more = {}) => ({ name, of: named(row), path: '/ops/api/sessions/act', body: { key: row.key, action }, ...more });
+const STOP = { sure: { question: 'Stop it? What is done so far stays.', yes: 'Stop it', no: 'Let it run' } };
 const SUSPEND = { sure: { question: 'Set it aside? Its next message begins a fresh conversation.', yes: 'Set it aside', no: 'Leave it' } };
 const RESET = { sure: { question: 'Begin afresh? The conversation so far is kept, and can be brought back.', yes: 'Begin afresh', no: 'Leave it' } };
 
@@ -50,7 +52,7 @@ export function sessionsTable(place, acts, caption = 'Conversations', quiet = tr
     caption, acts, quiet, key: (row) => row.key, empty: quiet ? 'There is nothing in this list.' : '',
     columns: [
       TALK,
-      { head: 'State', of: ['state', 'reason', 'running', 'waiting', 'unclean_ends'], draw: sessionState },
+      { head: 'State', of: ['state', 'reason', 'running', 'waiting', 'resumable'], draw: sessionState },
       { head: 'Last used', of: ['active_at'], draw: (row) => ago(row.active_at) },
       { head: 'Turns', of: ['turns'], draw: (row) => short(row.turns) },
     ],
@@ -59,31 +61,35 @@ export function sessionsTable(place, acts, caption = 'Conversations', quiet = tr
 }
 
 function sessionState(row) {
-  const words = row.running ? 'works' : stateName(row.state);
+  const state = row.running ? 'working' : row.state === 'resume_pending' && row.resumable === false ? 'noted' : row.state;
   const reason = row.state === 'active' ? '' : why(row.reason);
   const waits = row.waiting ? `${row.waiting} waiting` : '';
-  return [el('span', { class: `state ${row.running ? 'working' : row.state}` }, words), reason || waits ? faint([reason, waits].filter(Boolean).join('; ')) : null];
+  return [el('span', { class: `state ${state}` }, stateName(state)), reason || waits ? faint([reason, waits].filter(Boolean).join('; ')) : null];
 }
 
 function sessionOptions(row) {
   if (row.state === 'suspended') return [sessionAct(row, 'resume', 'Bring back', { kind: 'main' }), sessionAct(row, 'reset', 'Begin afresh', { kind: 'quiet', ...RESET })];
   return [
     row.running ? sessionAct(row, 'stop', 'Stop', { kind: 'danger', ...STOP }) : null,
-    row.state === 'resume_pending' && !row.running ? sessionAct(row, 'resume', 'Go on now', { kind: 'main' }) : null,
+    row.state === 'resume_pending' && !row.running && row.resumable !== false ? sessionAct(row, 'resume', 'Go on now', { kind: 'main' }) : null,
     sessionAct(row, 'suspend', 'Set aside', { kind: 'quiet', ...SUSPEND }),
     sessionAct(row, 'reset', 'Begin afresh', { kind: 'quiet', ...RESET }),
   ].filter(Boolean);
 }
 
-const DROP_REPLY = { sure: { question: 'Drop it? It is put away and never sent.', yes: 'Drop it', no: 'Keep it' } };
-const DROP_MESSAGE = { sure: { question: 'Drop it? It is put away and never answered.', yes: 'Drop it', no: 'Keep it' } };
+const DROP_REPLY = { sure: { question: 'Drop it? It is never sent. It leaves this list and stays under “What happened”.', yes: 'Drop it', no: 'Keep it' } };
+const DROP_MESSAGE = { sure: { question: 'Drop it? It is never answered. It leaves this list and stays under “What happened”.', yes: 'Drop it', no: 'Keep it' } };
 
 const REPLY_COLUMNS = [
   { head: 'To', of: TALK.of, draw: talk },
   { head: 'Reply', of: ['text', 'kind', 'message'], wide: true, draw: (row) => [quote(row.text), lifeOf(row.message)] },
 ];
-const ERROR = { head: 'Why', of: ['error', 'attempts'], draw: (row) => [el('span', { class: 'why' }, row.error || 'not known'), row.attempts > 1 ? faint(`${row.attempts} attempts`) : null] };
-const replyAct = (row, action, name, more = {}) => ({ name, of: `reply to ${nameOf(row)}`, path: '/ops/api/outbox/act', body: { reply: row.reply, action }, ...more });
+const ERROR = { head: 'Why', of: ['error', 'attempts', 'tries', 'tried_at', 'sent_again_at'], draw: reason };
+function reason(row) {
+  const tries = row.tries ?? row.attempts;
+  return [el('span', { class: 'why' }, refusal(row, theirNow())), tries > 1 ? faint(`tried ${tries} times`) : null];
+}
+const replyAct = (row, action, name, more = {}) => ({ name, of: `reply to ${row.who || nameOf(row)}`, path: '/ops/api/outbox/act', body: { reply: row.reply, action }, ...more });
 
 export function repliesTable(place, acts, state, caption, quiet = false) {
   const age = { head: state === 'owed' ? 'Waits' : 'Since', of: ['created_at', 'ended_at', 'due_at', 'attempts', 'error'], draw: (row) => replyAge(row, state) };
@@ -100,13 +106,15 @@ function replyAge(row, state) {
 }
 
 function replyOptions(row, state) {
-  const drop = replyAct(row, 'drop', 'Drop', { kind: 'quiet', ...DROP_REPLY });
-  if (state === 'doubtful') return [replyAct(row, 'mark_sent', 'It arrived', { kind: 'main' }), replyAct(row, 'send', 'Send again, marked'), drop];
-  if (state === 'dead') return [replyAct(row, 'send', 'Send again', { kind: 'main' }), drop];
-  return [replyAct(row, 'send', 'Send now'), drop];
+  const reply = `The reply to ${row.who || nameOf(row)}`;
+  const drop = replyAct(row, 'drop', 'Drop', { kind: 'quiet', done: `${reply} is dropped.`, ...DROP_REPLY });
+  const again = { done: `${reply} is on its way again.`, back: state === 'owed' ? undefined : `${reply} was tried again, and not delivered.` };
+  if (state === 'doubtful') return [replyAct(row, 'mark_sent', 'It arrived', { kind: 'main', done: `${reply} counts as delivered.` }), replyAct(row, 'send', 'Send again, marked', again), drop];
+  if (state === 'dead') return [replyAct(row, 'send', 'Send again', { kind: 'main', ...again }), drop];
+  return [replyAct(row, 'send', 'Send now', again), drop];
 }
 
-const messageAct = (row, action, name, more = {}) => ({ name, of: `message of ${nameOf(row)}`, path: '/ops/api/inbox/act', body: { inbox: row.id, action }, ...more });
+const messageAct = (row, action, name, more = {}) => ({ name, of: `message of ${row.who || nameOf(row)}`, path: '/ops/api/inbox/act', body: { inbox: row.id, action }, ...more });
 
 export function messagesTable(place, acts, state, caption, quiet = false) {
   const dead = state === 'dead';

@@ -11,6 +11,7 @@ const PAUSES_MS = [300, 700, 1500, 3000, 5000]; // without a stream the last of 
 const QUIET_MS = 150;
 const HIDDEN_MS = 60_000;
 const LASTING_MS = 5000; // a stream that ends sooner is no stream
+const NOTICE_MS = 8000;
 
 let overview = null;
 let reading = null;
@@ -21,6 +22,8 @@ let line = new AbortController();
 let wake = () => {};
 let lastAsOf = null;
 let copied = false;
+let quieting = null;
+let watched = null; // what was done a moment ago, and may come back
 
 const acts = new Acts(safeStorage(), { changed: () => views[place().name].again?.(), said, done: () => soon(0), loggedOut });
 const views = makeViews(acts, () => soon(0));
@@ -49,6 +52,7 @@ function turnTo() {
   }
   for (const node of document.querySelectorAll('[data-of]')) node.hidden = node.dataset.of !== name;
   $('view').setAttribute('aria-busy', 'true');
+  views[name].arrive?.();
 }
 
 // -- reading -----------------------------------------------------------------------------------------------------------
@@ -80,6 +84,7 @@ async function read() {
 
 async function readAll() {
   const { name, detail } = place();
+  const done = watched;
   overview = await ask('/ops/api/overview');
   if (overview.copy) {
     setClock(overview.now);
@@ -96,6 +101,7 @@ async function readAll() {
     return;
   }
   views[name].show(found, overview);
+  if (done && done === watched && isShown(done.about)) said(done.back, false);
   $('view').setAttribute('aria-busy', 'false');
 }
 
@@ -175,6 +181,7 @@ function trouble(error) {
     throw error; // ours, and must be seen
   }
   holdClock();
+  hush();
   if (lastAsOf === null) lastAsOf = theirNow();
   document.body.classList.add('away');
   const words = error instanceof Refused ? `The gateway cannot answer now: ${error.message}.` : 'The gateway is away.';
@@ -198,9 +205,25 @@ function loggedOut() {
   location.replace('/login');
 }
 
-function said(words, ok) {
+/** Tell what was done, for a while. What a row says itself is only read out. */
+function said(words, ok, about, back) {
+  if (!ok && isShown(about)) {
+    $('heard').textContent = words;
+    return;
+  }
+  hush();
   $('said').className = ok ? 'ok' : 'wrong';
   $('said').replaceChildren(el('span', {}, words));
+  quieting = setTimeout(hush, NOTICE_MS);
+  watched = back ? { about, back } : null;
+}
+
+const isShown = (about) => [...document.querySelectorAll('[data-about]')].some((each) => each.dataset.about === about && each.offsetParent);
+
+function hush() {
+  clearTimeout(quieting);
+  watched = null;
+  $('said').replaceChildren();
 }
 
 // -- the page ----------------------------------------------------------------------------------------------------------
@@ -222,6 +245,8 @@ function listenToHiding() {
 }
 
 addEventListener('hashchange', () => {
+  hush();
+  acts.forget();
   turnTo();
   soon(0);
   const head = document.querySelector(`[data-of="${place().name}"] h2`);

@@ -49,9 +49,8 @@ export class Table {
     this.data = [];
     const heads = [...columns.map((each) => each.head), ...(choices ? ['What to do'] : [])];
     this.caption = el('caption', { class: quiet ? 'heard' : null }, caption);
-    this.body = el('tbody', { role: 'rowgroup' });
     this.table = el('table', { role: 'table', class: 'rows' }, this.caption,
-      el('thead', { role: 'rowgroup' }, el('tr', { role: 'row' }, ...heads.map((head) => el('th', { role: 'columnheader', scope: 'col' }, head)))), this.body);
+      el('thead', { role: 'rowgroup' }, el('tr', { role: 'row' }, ...heads.map((head) => el('th', { role: 'columnheader', scope: 'col' }, head)))));
     this.empty = el('p', { class: 'faint' }, empty);
     this.place = $(place);
     this.table.hidden = this.empty.hidden = true; // nothing is known yet
@@ -61,10 +60,10 @@ export class Table {
   show(rows = this.data) {
     this.data = rows;
     const focused = document.activeElement;
-    const lost = this.body.contains(focused) ? [...this.rows.values()].findIndex((node) => node.contains(focused)) : -1;
+    const lost = this.table.contains(focused) ? [...this.rows.values()].findIndex((node) => node.contains(focused)) : -1;
     const before = new Map(this.rows);
     this.rows = new Map();
-    let place = this.body.firstChild;
+    let place = this.table.tBodies[0] ?? null;
     for (const row of rows) {
       const key = String(this.key(row));
       const node = before.get(key) ?? this.make(key);
@@ -72,7 +71,7 @@ export class Table {
       this.rows.set(key, node);
       this.update(node, row);
       if (node === place) place = place.nextSibling;
-      else this.body.insertBefore(node, place);
+      else this.table.insertBefore(node, place);
     }
     for (const node of before.values()) node.remove();
     this.table.hidden = rows.length === 0;
@@ -81,12 +80,13 @@ export class Table {
   }
 
   make(key) {
-    const node = el('tr', { role: 'row', 'data-key': key });
+    const row = el('tr', { role: 'row' });
+    const node = el('tbody', { role: 'rowgroup', 'data-key': key }, row); // its own group: a question has a line of its own
     node.cells_ = this.columns.map((each) => el('td', { role: 'cell', class: each.wide ? 'wide' : null, 'data-head': each.head }));
-    node.append(...node.cells_);
+    row.append(...node.cells_);
     if (this.choices) {
-      node.choices = new Choices(this.acts);
-      node.append(el('td', { role: 'cell', class: 'acts' }, node.choices.node));
+      node.choices = new Choices(this.acts, this.columns.length + 1);
+      row.append(el('td', { role: 'cell', class: 'acts' }, node.choices.node));
     }
     return node;
   }
@@ -108,7 +108,7 @@ export class Table {
   /** Where the focus goes when its row is gone: the row that took its place, or the head of the table. */
   land(n) {
     const rows = [...this.rows.values()];
-    const next = rows[Math.min(n, rows.length - 1)]?.querySelector('button, a');
+    const next = rows[Math.min(n, rows.length - 1)]?.querySelector('button:enabled, a');
     if (next) next.focus();
     else (this.place.closest('section')?.querySelector('h2') ?? document.querySelector('main h1')).focus();
   }

@@ -13,7 +13,7 @@ const MOST = 200;
 
 /** A tile: a figure, its name, and where more of it is. */
 const TILES = [
-  ['running', 'under way', '#now'],
+  ['open', 'under way', '#now'],
   ['waiting_for_approval', 'wait for a yes', '#now'],
   ['inbox_waiting', 'messages in line', '#messages=waiting', 'inbox_oldest_at'],
   ['outbox_owed', 'replies on the way', '#messages=owed', 'outbox_oldest_at'],
@@ -23,10 +23,13 @@ const TILES = [
   ['suspended', 'set aside', '#sessions=suspended', null, true],
 ];
 
+/** As many as there are rows below it. */
+const openTurns = (c) => c.running + c.waiting_for_approval + c.interrupted;
+
 export class Now {
   constructor(acts) {
     this.lists = {
-      dead: repliesTable('needs-dead', acts, 'dead', 'Replies that could not be delivered'),
+      dead: repliesTable('needs-dead', acts, 'dead', 'Replies not delivered'),
       doubtful: repliesTable('needs-doubtful', acts, 'doubtful', 'Replies that may or may not have arrived'),
       givenUp: messagesTable('needs-given-up', acts, 'dead', 'Messages that were given up'),
       suspended: sessionsTable('needs-suspended', acts, 'Conversations that were set aside', false),
@@ -40,9 +43,8 @@ export class Now {
   /** Only what the overview says is there. */
   async load(_, { counts: c }) {
     const some = (n, path, field) => (n ? ask(`/ops/api/${path}&limit=${FEW}`).then((found) => found[field]) : []);
-    const open = c.running + c.waiting_for_approval + c.interrupted;
     const [turns, dead, doubtful, givenUp, suspended] = await Promise.all([
-      open ? ask(`/ops/api/turns?state=open&limit=${PAGE}`).then((found) => found.turns) : [],
+      openTurns(c) ? ask(`/ops/api/turns?state=open&limit=${PAGE}`).then((found) => found.turns) : [],
       some(c.dead_replies, 'outbox?state=dead', 'replies'),
       some(c.doubtful, 'outbox?state=doubtful', 'replies'),
       some(c.dead_messages, 'inbox?state=dead', 'messages'),
@@ -56,7 +58,9 @@ export class Now {
     const { lists } = this;
     $('needs').hidden = false; // a row's focus may only move to what can be seen
     for (const name of Object.keys(lists)) lists[name].show(found[name]);
-    $('needs').hidden = Object.keys(lists).every((name) => !found[name].length) && !$('needs').contains(document.activeElement);
+    const none = Object.keys(lists).every((name) => !found[name].length);
+    if (none && $('needs').contains(document.activeElement)) $('how').focus({ preventScroll: true });
+    $('needs').hidden = none;
     this.turns.show(found.turns);
   }
 
@@ -74,7 +78,7 @@ export class Now {
 
   showTiles({ counts }) {
     for (const [name, words, href, oldest, bad] of TILES) {
-      const value = counts[name] ?? 0;
+      const value = name === 'open' ? openTurns(counts) : counts[name] ?? 0;
       let tile = this.tiles.get(name);
       if (!tile) {
         tile = { link: el('a', { href }), figure: el('strong'), age: el('span', { class: 'faint' }) };
@@ -118,6 +122,11 @@ export class Sessions {
       clearTimeout(timer);
       timer = setTimeout(reread, 200);
     });
+    $('session-states').addEventListener('click', (event) => {
+      if (!event.target.closest('a')?.hash.endsWith('=all') || !$('session-words').value) return;
+      $('session-words').value = '';
+      reread();
+    });
     $('sessions-more').addEventListener('click', () => {
       this.limit = Math.min(MOST, this.limit + PAGE);
       reread();
@@ -149,12 +158,15 @@ const MESSAGES = {
   given_up: ['inbox?state=dead', 'messages', 'Accepted, and not answered. Trying again begins a new turn.'],
 };
 
+const COUNTED = { waiting: 'inbox_waiting', owed: 'outbox_owed', dead: 'dead_replies', doubtful: 'doubtful', given_up: 'dead_messages' };
+const LOOKED_AT = ['dead', 'doubtful', 'given_up', 'owed'];
+
 export class Messages {
   constructor(acts, reread) {
     this.tables = {
       waiting: messagesTable('messages-waiting', acts, 'waiting', 'Messages in line', true),
       owed: repliesTable('messages-owed', acts, 'owed', 'Replies on the way', true),
-      dead: repliesTable('messages-dead', acts, 'dead', 'Replies that could not be delivered', true),
+      dead: repliesTable('messages-dead', acts, 'dead', 'Replies not delivered', true),
       doubtful: repliesTable('messages-doubtful', acts, 'doubtful', 'Replies that may or may not have arrived', true),
       given_up: messagesTable('messages-given_up', acts, 'dead', 'Messages that were given up', true),
     };
@@ -165,14 +177,22 @@ export class Messages {
     });
   }
 
-  async load(state) {
-    this.state = MESSAGES[state] ? state : 'waiting';
+  /** Without a choice, the list that has something; it stays while one is here. */
+  arrive() {
+    this.picked = null;
+  }
+
+  async load(state, { counts }) {
+    this.picked ??= LOOKED_AT.find((name) => counts[COUNTED[name]]) ?? 'waiting';
+    this.state = MESSAGES[state] ? state : this.picked;
+    this.counts = counts;
     return ask(`/ops/api/${MESSAGES[this.state][0]}&limit=${this.limit}`);
   }
 
   show(found) {
     const [, field, words] = MESSAGES[this.state];
     mark('message-states', `#messages=${this.state}`);
+    for (const link of $('message-states').querySelectorAll('a')) link.dataset.count = this.counts[COUNTED[link.hash.split('=')[1]]] || '';
     $('messages-about').textContent = words;
     for (const name of Object.keys(this.tables)) $(`messages-${name}`).hidden = name !== this.state;
     this.tables[this.state].show(found[field]);

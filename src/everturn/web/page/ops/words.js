@@ -37,7 +37,7 @@ export function howItIs({ now, gateway, counts }) {
   if (gateway.trouble) return { tone: 'trouble', words: `The database gives trouble: ${gateway.trouble}` };
   if (gateway.state && !['running', 'ready'].includes(gateway.state)) return { tone: 'look', words: `The gateway is ${gateway.state}. ${whatRuns(c)}` };
   const wrong = [
-    c.dead_replies && `${count(c.dead_replies, 'reply')} could not be delivered`,
+    c.dead_replies && `${count(c.dead_replies, 'reply')} ${c.dead_replies === 1 ? 'was' : 'were'} not delivered`,
     c.doubtful && `${count(c.doubtful, 'reply')} may or may not have arrived`,
     c.dead_messages && `${count(c.dead_messages, 'message')} ${c.dead_messages === 1 ? 'was' : 'were'} given up`,
     c.suspended && `${count(c.suspended, 'conversation')} ${c.suspended === 1 ? 'is' : 'are'} set aside`,
@@ -47,13 +47,13 @@ export function howItIs({ now, gateway, counts }) {
     waitsLong(c.outbox_oldest_at, now) && `a reply has waited ${span(now - c.outbox_oldest_at)} to be sent`,
     waitsLong(c.inbox_oldest_at, now) && `a message has waited ${span(now - c.inbox_oldest_at)} for its turn`,
   ].filter(Boolean);
+  if (c.interrupted) slow.unshift(`${count(c.interrupted, 'turn')} ${c.interrupted === 1 ? 'was' : 'were'} interrupted and will go on`);
   if (slow.length) return { tone: 'look', words: `${capital(listed(slow))}.` };
   return { tone: 'well', words: `All well: ${whatRuns(c)}` };
 }
 
 function whatRuns(c) {
   const parts = [c.running ? `${count(c.running, 'turn')} ${c.running === 1 ? 'runs' : 'run'}` : 'no turn runs'];
-  if (c.interrupted) parts.push(`${c.interrupted} will go on`);
   if (c.waiting_for_approval) parts.push(`${c.waiting_for_approval} ${c.waiting_for_approval === 1 ? 'waits' : 'wait'} for somebody’s yes`);
   if (c.inbox_waiting) parts.push(`${count(c.inbox_waiting, 'message')} ${c.inbox_waiting === 1 ? 'waits' : 'wait'} in line`);
   if (c.outbox_owed) parts.push(`${count(c.outbox_owed, 'reply')} ${c.outbox_owed === 1 ? 'is' : 'are'} on the way`);
@@ -62,7 +62,7 @@ function whatRuns(c) {
 }
 
 const waitsLong = (at, now) => at !== null && at !== undefined && now - at > OLD_S;
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const listed = (parts) => (parts.length < 2 ? parts.join('') : `${parts.slice(0, -1).join(', ')} and ${parts.at(-1)}`);
 
 const LIFE = { unclean: 'it was killed or crashed', restart: 'it was restarted', stop: 'it was stopped' };
@@ -81,9 +81,18 @@ export function recovery(each, now) {
 }
 
 const STATES = {
-  active: 'active', resume_pending: 'interrupted, will go on', suspended: 'set aside',
+  active: 'active', working: 'works', resume_pending: 'interrupted, will go on', noted: 'goes on with the next message', suspended: 'set aside',
   running: 'running', waiting: 'waits for a yes', interrupted: 'interrupted', answered: 'answered', failed: 'failed', stopped: 'stopped', rolled_back: 'taken back',
 };
+
+const REFUSED = 'the platform refused it: ';
+/** Why a reply was given up, and whether it is so again after it was sent again. */
+export function refusal({ error, tried_at: at, sent_again_at: asked }, now) {
+  const words = error || 'not known';
+  const refused = words.startsWith(REFUSED);
+  return asked ? `Tried again at ${moment(at ?? asked, now)}, ${refused ? 'refused' : 'failed'} again: ${refused ? words.slice(REFUSED.length) : words}` : words;
+}
+
 export const stateName = (state) => STATES[state] ?? String(state ?? '').replaceAll('_', ' ');
 
 const WHY = {
@@ -99,7 +108,7 @@ export function verdict(life) {
   const reply = life.replies.at(-1);
   const turn = life.turn;
   if (reply?.state === 'sent' && (!turn || turn.state === 'answered')) return { tone: 'well', words: life.kind === 'command' ? 'Done, and its answer was delivered.' : 'Answered, and the answer was delivered.' };
-  if (reply?.state === 'dead') return { tone: 'trouble', words: `The reply could not be delivered${because(reply.error)}.` };
+  if (reply?.state === 'dead') return { tone: 'trouble', words: `The reply was not delivered${because(reply.error)}.` };
   if (reply?.state === 'doubtful') return { tone: 'trouble', words: 'The reply was sent, but nobody knows whether it arrived.' };
   if (life.state === 'dead') return { tone: 'trouble', words: `No answer: it was given up${because(why(life.why))}.` };
   if (life.state === 'withdrawn') return { tone: 'look', words: `It was withdrawn before it was answered${because(why(life.why))}.` };
