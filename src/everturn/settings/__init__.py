@@ -25,7 +25,7 @@ from everturn.settings.core import (
     SessionsConfig,
     StoreConfig,
 )
-from everturn.settings.platforms import MatrixConfig, PlatformConfig, PlatformsConfig, TelegramConfig
+from everturn.settings.platforms import PlatformConfig, PlatformsConfig, TelegramConfig
 from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
 from everturn.settings.streaming import StreamingConfig
 from everturn.settings.telemetry import TelemetryConfig
@@ -60,7 +60,6 @@ __all__ = [
     "DrainConfig",
     "Keys",
     "LimitsConfig",
-    "MatrixConfig",
     "McpConfig",
     "PatienceConfig",
     "Place",

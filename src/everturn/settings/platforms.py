@@ -85,26 +85,7 @@ class TelegramConfig(PlatformConfig):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MatrixConfig(PlatformConfig):
-    """`[platforms.matrix]`."""
-
-    homeserver: str = setting("", "The address of the homeserver.", form='"https://HOST"')
-    user: str = setting("", "The gateway's own account there.", form='"@NAME:SERVER"')
-    token: str = setting(
-        "",
-        "Its access token. Better kept in the environment (EVERTURN_PLATFORMS_MATRIX_TOKEN) or in token_file.",
-        form="an access token",
-        secret=True,
-        hide=True,
-    )
-    token_file: str = setting(
-        "", "A file that only its owner can read, with the token in it.", form="the path of a file"
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformsConfig:
     """`[platforms]`."""
 
     telegram: TelegramConfig = section(TelegramConfig, "Telegram, through a bot.")
-    matrix: MatrixConfig = section(MatrixConfig, "Matrix, through an account of its own.")
