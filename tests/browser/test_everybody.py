@@ -144,4 +144,5 @@ async def test_the_page_is_light(browser: Browser, gateway: Gateway, shots: Path
     home = len((ROOT / "src" / "everturn" / "web" / "page" / "index.html").read_bytes())
     assert len(sizes) > 10
     assert sum(sizes.values()) + home < MOST_BYTES
+    await context.unroute_all(behavior="wait")  # a picture may still be on its way
     await context.close()

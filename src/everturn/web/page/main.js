@@ -400,6 +400,7 @@ function listenToHiding() {
     }
     document.title = document.title.replace(/^● /, '');
     wake();
+    side.needs();
     if (line.signal.aborted) {
       line = new AbortController();
       stay(talk.chat, line);
@@ -447,6 +448,7 @@ async function start() {
   await side.read();
   const chat = chatOfAddress() ?? side.known[0]?.chat ?? newId();
   openChat(chat);
+  side.needs();
 }
 
 start();

@@ -4,6 +4,8 @@ import { ask } from './line.js';
 
 const STATE = { working: 'working', asking: 'asks you', interrupted: 'interrupted', suspended: 'set aside', resume_pending: 'interrupted' };
 const QUIET_MS = 150;
+const ASKED_MS = 60_000;
+const NEEDS = ['dead_replies', 'doubtful', 'dead_messages', 'suspended'];
 
 export class Side {
   constructor(choose) {
@@ -12,6 +14,7 @@ export class Side {
     this.known = [];
     this.timer = null;
     this.asked = 0;
+    this.lookedAt = -ASKED_MS;
     $('search').addEventListener('input', () => this.soon());
   }
 
@@ -29,6 +32,21 @@ export class Side {
       if (number === this.asked) this.show(found, words);
     } catch {
       // the line says that the gateway is away; the list stays as it was
+    }
+  }
+
+  /** Say how much waits for the owner on the operations page; looked at now and then, and only while somebody looks here. */
+  async needs() {
+    if (document.hidden || performance.now() - this.lookedAt < ASKED_MS) return;
+    this.lookedAt = performance.now();
+    try {
+      const { counts } = await ask('/ops/api/overview');
+      const number = NEEDS.reduce((sum, name) => sum + (counts[name] ?? 0), 0);
+      $('needs').hidden = !number;
+      $('needs').textContent = number ? `${number} ` : '';
+      if (number) $('needs').append(el('span', { class: 'heard' }, number === 1 ? 'needs you' : 'need you'));
+    } catch {
+      // as it was
     }
   }
 

@@ -52,7 +52,7 @@ export function sessionsTable(place, acts, caption = 'Conversations', quiet = tr
     caption, acts, quiet, key: (row) => row.key, empty: quiet ? 'There is nothing in this list.' : '',
     columns: [
       TALK,
-      { head: 'State', of: ['state', 'reason', 'running', 'waiting', 'resumable'], draw: sessionState },
+      { head: 'State', of: ['state', 'reason', 'running', 'waiting', 'why', 'note_waits'], draw: sessionState },
       { head: 'Last used', of: ['active_at'], draw: (row) => ago(row.active_at) },
       { head: 'Turns', of: ['turns'], draw: (row) => short(row.turns) },
     ],
@@ -61,8 +61,8 @@ export function sessionsTable(place, acts, caption = 'Conversations', quiet = tr
 }
 
 function sessionState(row) {
-  const state = row.running ? 'working' : row.state === 'resume_pending' && row.resumable === false ? 'noted' : row.state;
-  const reason = row.state === 'active' ? '' : why(row.reason);
+  const state = row.running ? 'working' : row.note_waits ? 'noted' : row.state;
+  const reason = row.state === 'active' ? '' : row.why || why(row.reason);
   const waits = row.waiting ? `${row.waiting} waiting` : '';
   return [el('span', { class: `state ${state}` }, stateName(state)), reason || waits ? faint([reason, waits].filter(Boolean).join('; ')) : null];
 }
@@ -124,7 +124,7 @@ export function messagesTable(place, acts, state, caption, quiet = false) {
       { head: 'From', of: TALK.of, draw: talk },
       { head: 'Message', of: ['text', 'kind', 'message'], wide: true, draw: (row) => [quote(row.text), lifeOf(row.message)] },
       dead
-        ? { head: 'Why', of: ['why'], draw: (row) => el('span', { class: 'why' }, why(row.why) || 'not known') }
+        ? { head: 'Why', of: ['why', 'warning'], draw: (row) => [el('span', { class: 'why' }, why(row.why) || 'not known'), row.warning ? faint(row.warning) : null] }
         : { head: 'State', of: ['state', 'turn'], draw: (row) => (row.state === 'claimed' ? 'is being answered' : 'waits for its turn') },
       { head: dead ? 'Since' : 'Waits', of: ['accepted_at', 'ended_at'], draw: (row) => (dead ? ago(row.ended_at ?? row.accepted_at) : since(row.accepted_at)) },
     ],

@@ -1,7 +1,6 @@
 // What each view asks the gateway for, and how it shows the answer. A view is read again as a whole; tables keep what is the same.
 import { $, el } from '../dom.js';
-import { ask } from '../line.js';
-import { Figures } from './figures.js';
+import { Away, ask } from '../line.js';
 import { Life } from './life.js';
 import { instancesTable, messagesTable, platformsTable, repliesTable, sessionsTable, turnsTable } from './lists.js';
 import { since } from './table.js';
@@ -204,9 +203,22 @@ export class Messages {
   }
 }
 
+/** The charts are fetched when somebody looks at them. */
+class Charts {
+  async load(hours) {
+    const { Figures } = await import('./figures.js').catch(() => { throw new Away('no charts'); });
+    this.figures ??= new Figures();
+    return this.figures.load(hours);
+  }
+
+  show(found) {
+    this.figures.show(found);
+  }
+}
+
 /** The views by their name in the address. */
 export function makeViews(acts, reread) {
-  return { now: new Now(acts), sessions: new Sessions(acts, reread), messages: new Messages(acts, reread), figures: new Figures(), life: new Life() };
+  return { now: new Now(acts), sessions: new Sessions(acts, reread), messages: new Messages(acts, reread), figures: new Charts(), life: new Life() };
 }
 
 /** What the gateway is, in a line. */
