@@ -77,6 +77,7 @@ def test_an_effect_without_result_is_unknown() -> None:
             "reply delivered at attempt 1, marked as a possible repetition",
         ),
         ({"state": "dead", "attempts": 5, "error": "blocked"}, "reply given up after 5 attempts: blocked"),
+        ({"state": "dead", "attempts": 1, "error": "blocked"}, "reply given up after 1 attempt: blocked"),
         ({"state": "owed", "attempts": 1, "error": "slow", "ended_at": None}, "reply is owed at attempt 1: slow"),
     ],
 )
@@ -104,6 +105,22 @@ def test_an_interrupted_turn_tells_why_it_waits() -> None:
         "turn 7 is interrupted: cut off by a restart whose patience ran out (restart_timeout)",
         "the message is being answered",
     ]
+
+
+def test_a_death_is_told_after_what_its_attempt_did() -> None:
+    """It is dated by the last heartbeat, which may lie before the attempt."""
+    dated = turn(steps=[{"seq": 2, "role": "assistant", "attempt": 1, "at": 3.0}])
+    dated["attempts"][0]["ended_at"] = 0.5
+    told = timeline(life(turn=dated))
+    assert (3.0, "attempt 1 ended: the gateway ended while it was running") in told
+    assert [at for at, _ in told] == sorted(at for at, _ in told if at is not None)
+    assert told.index((3.0, "step 2: model response stored (attempt 1)")) == 3
+
+
+@pytest.mark.parametrize(("action", "told"), [("mark_sent", "the reply was marked as delivered"), ("drop", "put away")])
+def test_what_an_operator_did_is_told_with_who(action: str, told: str) -> None:
+    done = [{"action": action, "who": "owner", "at": 20.0}, {"action": action, "who": "bot", "at": 21.0}]
+    assert words(life(actions=done))[-2:] == [f"{told} by the owner", f"{told} by bot"]
 
 
 def test_what_a_turn_used_what_failed_and_what_it_asked_is_told() -> None:

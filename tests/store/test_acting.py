@@ -7,12 +7,15 @@ import pytest
 
 from everturn.decide import ops_words
 from everturn.decide.delivery import Doubtful
+from everturn.decide.timeline import timeline
 from everturn.model import ResumePending, Suspended
 from everturn.store.operations.acting import Act, Acted, Impossible, act_on_message, act_on_reply, act_on_session
+from everturn.store.operations.open_work import messages, replies
 from everturn.store.operations.outbox import claim_next, doubt, give_up, try_later
+from everturn.store.operations.reading import explain
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.turn_values import Begun
-from everturn.store.operations.turns import fail
+from everturn.store.operations.turns import calling, fail
 from everturn.store.operations.upkeep import BODIES_KEPT_S, IDS_KEPT_S, forget
 from tests.contracts.store import BY_EVENT, Life, broken, key_of, living
 
@@ -52,6 +55,11 @@ async def dead(life: Life, chat: str = "c") -> int:
     await life.claim(chat)
     await life.store.run(give_up, begun.turn, life.now, "refused")
     return begun.turn
+
+
+async def ext_id(life: Life) -> str:
+    """What the first message is explained by."""
+    return str((await life.look("SELECT ext_id FROM inbox ORDER BY id"))[0][0])
 
 
 async def doubtful(life: Life) -> int:
@@ -163,6 +171,29 @@ async def test_a_dead_reply_is_owed_again_at_once_whatever_its_age(life: Life) -
     assert await life.store.run(claim_next, key_of(), 1, life.now) is not None
 
 
+async def test_a_reply_that_was_sent_again_and_refused_again_tells_all_of_it(life: Life) -> None:
+    number = await dead(life)
+    life.clock.advance(60)
+    await life.twice(act_on_reply, act(life, "send", number))
+    again_at = life.now
+    await life.claim()
+    await life.twice(try_later, number, life.now + 60, "slow")
+    life.clock.advance(60)
+    await life.claim()
+    await life.twice(give_up, number, life.now, "refused again")
+    (row,) = await life.store.read(replies, "dead", 0, 9)
+    told = [row[name] for name in ("tries", "tried_at", "given_up", "sent_again_at", "sent_again_by")]
+    assert told == [3, life.now, 2, again_at, "owner"]
+    (told_life,) = await life.store.read(explain, await ext_id(life))
+    lines = [words for _, words in timeline(told_life)]
+    assert "reply: attempt 1 failed, and it was given up: refused" in lines
+    assert lines[-3:] == [
+        "the reply was sent again by the owner",
+        "reply: attempt 2 failed: slow",
+        "reply given up again after 3 attempts: refused again",
+    ]
+
+
 @pytest.mark.parametrize(
     ("action", "state", "marked"), [("send", "owed", 1), ("drop", "dead", 1), ("mark_sent", "sent", 0)]
 )
@@ -235,6 +266,29 @@ async def test_a_dead_letters_words_are_kept_until_it_is_put_away(life: Life) ->
     assert await life.look("SELECT body FROM inbox") == [("hello",)]
     await life.twice(act_on_message, act(life, "drop", number))
     assert await life.look("SELECT body, state, dead_at FROM inbox") == [("", "dead", None)]
+
+
+async def test_who_was_running_at_every_unclean_end_is_run_again_with_a_warning(life: Life) -> None:
+    begun = await life.called("crash always")
+    for _ in range(2):
+        await life.die()
+        await life.began()
+        await life.store.run(calling, begun.turn)
+    await life.die()
+    life.clock.advance(1)
+    (letter,) = await life.store.read(messages, "dead", 0, 9)
+    assert letter["why"] == "set aside after 3 unclean ends in a row while it worked on: crash always"
+    assert letter["warning"] == ops_words.ran_at_every_end(3)
+    await done(life, "resume", name="a2")
+    life.clock.advance(1)
+    acted = await life.twice(act_on_message, act(life, "run", letter["id"]))
+    assert isinstance(acted, Acted)
+    assert acted.said == ops_words.message_again(ops_words.ran_at_every_end(3))
+    first, second = await life.store.read(explain, await ext_id(life))
+    assert first["set_aside"] == letter["why"]
+    did = [words for _, words in timeline(first)][-3:-1]
+    assert did == ["the conversation was resumed by the owner", "the message was run again by the owner"]
+    assert timeline(second)[0][1] == "message stored once more: an operator had it run again"
 
 
 async def test_a_letter_of_a_suspended_conversation_waits_for_its_return(life: Life) -> None:

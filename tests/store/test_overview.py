@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from everturn.decide.delivery import Doubtful
+from everturn.store.operations.command_sessions import bring_back
 from everturn.store.operations.instances import held, join, record_end
 from everturn.store.operations.open_work import Place, conversations, messages, open_turns, recent_turns, replies
 from everturn.store.operations.outbox import doubt, give_up, record_sent
@@ -86,11 +87,47 @@ async def test_letters_and_replies_are_listed_by_state_page_by_page(life: Life) 
     await busy(life)
     (waiting,) = await life.store.read(messages, "waiting", 0, 9)
     first, second = await life.store.read(messages, "dead", 0, 9)
-    assert (waiting["text"], first["why"], second["why"]) == ("wait", "suspended", "broken")
+    assert (waiting["text"], first["why"], second["why"]) == ("wait", "set aside while it worked on: hello", "broken")
     assert await life.store.read(messages, "dead", int(str(first["id"])), 9) == [second]
     for state, chat in (("owed", "failed"), ("doubtful", "doubt"), ("dead", "dead")):
         (reply,) = await life.store.read(replies, state, 0, 9)
         assert (reply["chat"], reply["parts_out"]) == (chat, 0)
+
+
+async def test_messages_are_found_by_person_and_by_words(life: Life) -> None:
+    await busy(life)
+    found = await life.store.read(messages, "all", 0, 2, "ANN")
+    more = await life.store.read(messages, "all", int(str(found[-1]["id"])), 9, "ann")
+    assert [each["chat"] for each in found + more] == [
+        "sent",
+        "doubt",
+        "dead",
+        "tool",
+        "failed",
+        "aside",
+        "off",
+        "tool",
+    ]
+    assert [each["chat"] for each in await life.store.read(messages, "all", 0, 9, "WHY?")] == ["failed"]
+    assert [each["chat"] for each in await life.store.read(messages, "dead", 0, 9, "aside")] == ["aside"]
+    assert await life.store.read(messages, "all", 0, 9, "user_name") == []
+
+
+async def test_a_conversation_that_only_keeps_a_note_is_active(life: Life) -> None:
+    later = replace(life, resume="on_message")
+    await later.called(chat="off")
+    await later.die()
+    await life.called(chat="aside")
+    await life.store.run(suspend_session, key_of("aside"), life.now, "operator")
+    (aside,) = [each for _, each in await life.store.read(conversations, "suspended", "", Place(), 9)]
+    assert (aside["why"], aside["resumable"]) == ("set aside by an operator while it worked on: hello", False)
+    await life.store.run(bring_back, key_of("aside"), str(aside["session_id"]), life.now)
+    assert (await keys(life, "resume_pending"), await keys(life, "active")) == ([key_of("off")], [key_of("aside")])
+    seen = [each for _, each in await life.store.read(conversations, "all", "", Place(), 9)]
+    assert {(each["chat"], each["state"], each["resumable"], each["note_waits"]) for each in seen} == {
+        ("off", "resume_pending", True, False), ("aside", "active", False, True),
+    }  # fmt: skip
+    assert (await life.store.read(counts))["resume_pending"] == 1
 
 
 async def test_conversations_are_found_by_state_by_words_and_by_use(life: Life) -> None:

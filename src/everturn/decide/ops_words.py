@@ -4,6 +4,7 @@ told of an operator's action.
 
 from __future__ import annotations
 
+SHOWN_CHARS = 80
 CONFLICT = "this id was used before, for another action; use a new one for each"
 
 
@@ -16,6 +17,28 @@ def step_words(state: str, tool: str | None, effect: str | None) -> str:
     if state != "running":
         return state.replace("_", " ")
     return f"tool {tool} is running" if effect == "begun" else "the model is working"
+
+
+def set_aside(reason: str | None, ends: int, words: str) -> str:
+    """Why a conversation was set aside, in one sentence."""
+    text = " ".join(words.split())
+    text = text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
+    after = " by an operator" if reason == "operator" else f" after {_ends(ends)}" if ends else ""
+    return f"set aside{after}" + (f" while it worked on: {text}" if text else "")
+
+
+def _ends(count: int) -> str:
+    return "1 unclean end" if count == 1 else f"{count} unclean ends in a row"
+
+
+def ran_at_every_end(ends: int) -> str:
+    """For who runs a message again that may be what ends the gateway."""
+    return f"Careful: it was running at all {ends} unclean ends. If it is their cause, the gateway ends again."
+
+
+def message_again(warning: str | None) -> str:
+    """A dead letter was run again."""
+    return f"{MESSAGE_AGAIN} {warning}" if warning else MESSAGE_AGAIN
 
 
 # -- what an action did, and why it can not be done --------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
@@ -44,6 +44,13 @@ WHYS = {
     "asking": "it waits until a question is answered",
     "queue_full": "too many messages were waiting",
 }
+ACTIONS = {
+    "send": "the reply was sent again", "drop": "put away", "mark_sent": "the reply was marked as delivered",
+    "run": "the message was run again", "resume": "the conversation was resumed", "stop": "the turn was stopped",
+    "suspend": "the conversation was set aside", "reset": "a fresh conversation was begun",
+}  # fmt: skip
+TRIES = {"later": "failed", "given_up": "failed, and it was given up", "in_doubt": "may or may not have arrived"}
+RUN_AGAIN = "@again-"
 FAILED = frozenset({"failed", "suspended"})
 CUT_OFF = frozenset({"the gateway ended", "restart_timeout", "shutdown_timeout", "failed", "suspended"})
 STILL_OPEN = frozenset({"running", "waiting", "interrupted"})
@@ -79,20 +86,29 @@ def drawn(life: Json) -> list[Json]:
 
 def _happened(life: Json) -> list[Line]:
     turn = life.get("turn")
-    lines = [_received(life), *(_turn(turn) if turn else ()), *_replies(life["replies"]), *_ended(life)]
+    lines = [_received(life), *(_turn(turn, life.get("set_aside")) if turn else ()), *_replies(life["replies"])]
+    lines += [*_actions(life.get("actions", ())), *_ended(life)]
     return sorted(lines, key=lambda line: line[:3])
 
 
 def _received(life: Json) -> Line:
+    if RUN_AGAIN in life["id"]:
+        return Line(life["received_at"], 0, "message stored once more: an operator had it run again", "in")
     what = "command" if life["kind"] == "command" else "message"
     return Line(life["received_at"], 0, f"{what} received from {life['platform']} and stored", "in")
 
 
-def _turn(turn: Json) -> Iterator[Line]:
+def _actions(actions: Iterable[Json]) -> Iterator[Line]:
+    for each in actions:
+        by = "the owner" if each["who"] == "owner" else each["who"]
+        yield Line(each["at"], 6, f"{ACTIONS.get(each['action'], each['action'])} by {by}", "in")
+
+
+def _turn(turn: Json, set_aside: str | None) -> Iterator[Line]:
     begun: float = turn["started_at"]
     yield Line(begun, 1, f"turn {turn['id']} began in session {turn['session_id']}")
     for attempt in turn["attempts"]:
-        yield from _attempt(attempt)
+        yield from _attempt(attempt, _last_sign(turn, attempt["attempt"]))
     for step in turn["steps"]:
         words = f"step {step['seq']}: {STEPS.get(step['role'], step['role'])} (attempt {step['attempt']})"
         yield Line(max(step["at"], begun), 5 if step["role"] == "tool" else 3, words, "step")
@@ -108,7 +124,7 @@ def _turn(turn: Json) -> Iterator[Line]:
         if turn.get("usage", {}).get("requests"):
             yield Line(turn["ended_at"], 8, _used(turn["usage"]))
         kind = "trouble" if turn["state"] in FAILED else "turn"
-        words = f"turn ended: {_why(turn['why'] or turn['state'])}"
+        words = f"turn ended: {_why(turn['why'] or turn['state'], set_aside)}"
         yield Line(turn["ended_at"], 9, words, kind, turn["ended_at"] - begun)
 
 
@@ -138,14 +154,23 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _attempt(attempt: Json) -> Iterator[Line]:
+def _last_sign(turn: Json, number: int) -> float:
+    """When an attempt is last known to have done something: a death is dated by a heartbeat, which may be older."""
+    steps, effects = ([each for each in turn[name] if each["attempt"] == number] for name in ("steps", "effects"))
+    signs = [each["at"] for each in steps] + [each["begun_at"] for each in effects]
+    later = [each["started_at"] for each in turn["attempts"] if each["attempt"] > number]
+    return float(min([max(signs, default=0.0), *later]))
+
+
+def _attempt(attempt: Json, last_sign: float) -> Iterator[Line]:
     number, note = attempt["attempt"], attempt["note"]
     given = f"with the note {note}" if note else "without a note"
     yield Line(attempt["started_at"], 2, f"attempt {number} began {given} (gateway life {attempt['instance']})")
     if attempt["ended_at"] is not None:
         kind = "trouble" if attempt["why"] in CUT_OFF else "turn"
         words = f"attempt {number} ended: {_why(attempt['why'])}"
-        yield Line(attempt["ended_at"], 8, words, kind, attempt["ended_at"] - attempt["started_at"])
+        ended_at = max(attempt["ended_at"], attempt["started_at"], last_sign)
+        yield Line(ended_at, 8, words, kind, ended_at - attempt["started_at"])
 
 
 def _effect(effect: Json) -> Iterator[Line]:
@@ -158,9 +183,24 @@ def _effect(effect: Json) -> Iterator[Line]:
 def _replies(replies: list[Json]) -> Iterator[Line]:
     for reply in replies:
         yield Line(reply["created_at"], 6, f"{reply['kind']} written", "out")
+        yield from _tries(reply)
         if reply["ended_at"] is not None:
             kind, took_s = _out(reply), reply["ended_at"] - reply["created_at"]
             yield Line(reply["ended_at"], 7, f"{reply['kind']} {_delivery(reply)}", kind, took_s, reply["error"])
+
+
+def _tries(reply: Json) -> Iterator[Line]:
+    """Those that did not end well; the last of a dead letter is told with its end."""
+    tries = reply.get("tries", [])
+    for number, each in enumerate(tries, 1):
+        if number < len(tries) or reply["state"] != "dead" or each["kind"] != "given_up":
+            words = f"{reply['kind']}: attempt {number} {TRIES.get(each['kind'], 'failed')}: {each['why']}"
+            yield Line(each["at"], 7, words, "trouble", detail=each["why"])
+
+
+def _made(reply: Json) -> int:
+    """All attempts ever to deliver it: those since it was last sent again, or all that are known."""
+    return max(int(reply["attempts"]), len(reply.get("tries", ())) + (reply["state"] in {"sent", "sending"}))
 
 
 def _out(reply: Json) -> str:
@@ -169,13 +209,14 @@ def _out(reply: Json) -> str:
 
 def _delivery(reply: Json) -> str:
     error = f": {reply['error']}" if reply["error"] else ""
-    tries = f" at attempt {reply['attempts']}" if reply["attempts"] else ""
+    tries = f" at attempt {_made(reply)}" if reply["attempts"] else ""
     marked = ", marked as a possible repetition" if reply["marked"] else ""
     match reply["state"]:
         case "sent":
             return f"delivered{tries}{_parts(reply['parts'])}{marked}"
         case "dead":
-            return f"given up after {reply['attempts']} attempts{error}"
+            again = " again" if sum(each["kind"] == "given_up" for each in reply.get("tries", ())) > 1 else ""
+            return f"given up{again} after {_count(_made(reply), 'attempt')}{error}"
     return f"is {reply['state']}{tries}{marked}{error}"
 
 
@@ -189,7 +230,7 @@ def _ended(life: Json) -> Iterator[Line]:
     if life.get("edited_at") is not None:
         yield Line(life["edited_at"], 1, "its author changed its words", "in")
     if life["ended_at"] is not None:
-        why = f": {_why(life['why'])}" if life["why"] else ""
+        why = f": {_why(life['why'], life.get('set_aside'))}" if life["why"] else ""
         kind, took_s = ("trouble" if life["state"] == "dead" else "in"), life["ended_at"] - life["received_at"]
         yield Line(life["ended_at"], 10, f"{ENDS.get(life['state'], life['state'])}{why}", kind, took_s)
 
@@ -215,5 +256,7 @@ def _open_effects(turn: Json) -> Iterator[tuple[str, str]]:
             yield f"effect {effect['name']} {effect['call_id']} {state}", "tool" if running else "trouble"
 
 
-def _why(why: object) -> str:
+def _why(why: object, set_aside: str | None = None) -> str:
+    if why == "suspended" and set_aside:
+        return f"its conversation was {set_aside}"
     return WHYS.get(str(why), str(why))

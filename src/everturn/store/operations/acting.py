@@ -17,6 +17,7 @@ from everturn.store.operations.command_sessions import bring_back, reset_session
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.outbox import SCRUBBED
 from everturn.store.operations.recovery import suspend_session
+from everturn.store.operations.set_aside import why_turn_was_set_aside
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
 from everturn.store.operations.upkeep import BODIES_KEPT_S
 
@@ -207,7 +208,7 @@ def act_on_message(act: Act) -> Op[Acted | Impossible]:
     if before is not None:
         return before
     rows = yield sql(
-        "SELECT ext_id, platform, account, source, body, kind FROM inbox WHERE id=$1 AND dead_at IS NOT NULL/*lock*/",
+        "SELECT ext_id, platform, account, source, body, kind, turn, why FROM inbox WHERE id=$1 AND dead_at IS NOT NULL/*lock*/",
         number,
     )
     if not rows or entry is None:
@@ -218,7 +219,7 @@ def act_on_message(act: Act) -> Op[Acted | Impossible]:
         if why is not None:
             return Impossible(why)
         yield from _run_again(act, key, rows[0])
-        said = ops_words.MESSAGE_AGAIN
+        said = ops_words.message_again((yield from _warning(rows[0])))
     yield sql(PUT_AWAY, number, act.at - BODIES_KEPT_S)
     return (yield from _kept(act, key, said))
 
@@ -231,9 +232,14 @@ def _why_not(entry: SessionEntry, row: Row) -> str | None:
     return None if row[4] else ops_words.NO_WORDS
 
 
+def _warning(row: Row) -> Op[str | None]:
+    _, _, _, _, body, _, turn, why = row
+    return (yield from why_turn_was_set_aside(turn, body))[1] if turn and why == "suspended" else None
+
+
 def _run_again(act: Act, key: str, row: Row) -> Op[None]:
     """A message of its own behind those that wait; its id begins with that of the first, so both are explained by it."""
-    ext_id, platform, account, source, body, _ = row
+    ext_id, platform, account, source, body = row[:5]
     placed = yield sql("UPDATE entry SET waiting=waiting+1, arrivals=arrivals+1 WHERE key=$1 RETURNING arrivals", key)
     yield sql(
         RUN_AGAIN, act.number, f"{ext_id}@again-{act.number}", platform, account, key, source, body, placed[0][0],

@@ -12,11 +12,15 @@ import msgspec
 from everturn.decide.ops_words import step_words
 from everturn.model import Json, SessionSource
 from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.actions import sent_again
 from everturn.store.operations.entries import source_of
 from everturn.store.operations.outbox import READABLE
+from everturn.store.operations.set_aside import why_session_is_set_aside, why_turn_was_set_aside
 from everturn.store.operations.spending import USED
+from everturn.store.operations.tries import COUNTED
 
 LOOKED_AT = 10_000  # of the conversations, the newest so many are put in order of their use, or searched
+SEARCHED = 5_000  # of the messages, so many are looked through for words
 MESSAGE_CHARS = 200
 REPLY_CHARS = 300
 BEYOND = 2**63 - 1
@@ -29,7 +33,8 @@ TURN = (
 )
 ENTRY = (
     "SELECT e.id, e.key, e.session_id, e.state, e.reason, e.marked_at, e.unclean_ends, e.origin, e.active_at,"
-    " e.created_at, e.turns, e.waiting, e.turn, e.holder, s.title, s.first_words"
+    " e.created_at, e.turns, e.waiting, e.turn, e.holder, s.title, s.first_words,"
+    " (SELECT t.state FROM turn t WHERE t.id=e.turn)"
 )
 SESSION_OF_ENTRY = " LEFT JOIN session s ON s.session_id=e.session_id"
 NEWEST = f" FROM (SELECT * FROM entry ORDER BY id DESC LIMIT {LOOKED_AT}) AS e"
@@ -45,9 +50,16 @@ INBOX = (
 )
 OUTBOX = (
     f"SELECT id, key, platform, source, kind, {READABLE}, state, attempts, due_at, valid_until, error, created_at, ended_at,"
-    " parts, turn FROM outbox WHERE "
+    f" parts, turn, {COUNTED} FROM outbox WHERE "
 )
 WHICH_INBOX = {"waiting": "ended_at IS NULL AND state='waiting'", "dead": "dead_at IS NOT NULL"}
+# A conversation that only keeps a note for its next message is active: there is nothing to resume.
+WHICH_ENTRY = {
+    "active": "(e.state='active' OR (e.state='resume_pending' AND e.turn IS NULL))",
+    "resume_pending": "e.state='resume_pending' AND e.state<>'active' AND e.turn IS NOT NULL",
+    "suspended": "e.state='suspended' AND e.state<>'active'",  # written out: the index of what is marked is found by it
+    "all": "true",
+}
 WHICH_OUTBOX = {
     "owed": "ended_at IS NULL AND state IN ('owed','sending','open')",
     "doubtful": "ended_at IS NULL AND state='doubtful'",
@@ -128,26 +140,32 @@ def conversations(state: str, words: str, place: Place, limit: int) -> Op[list[t
     """Those of a state (`all` for every one) that hold the words, the last marked or last used first; each with its place."""
     pattern = "%" + words.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
     marked = state in {"suspended", "resume_pending"}
-    # Written out: the index of what is marked is found by it.
-    which = (
-        f"e.state='{state}' AND e.state<>'active'" if marked else "e.state='active'" if state == "active" else "true"
-    )
     order = AFTER.format("e.marked_at" if marked else "e.active_at")
     rows = yield sql(
         ENTRY + (" FROM entry AS e" if marked else NEWEST) + SESSION_OF_ENTRY
-        + f" WHERE {which} AND e.session_id IS NOT NULL" + (HOLDS if words else "") + order,
+        + f" WHERE {WHICH_ENTRY[state]} AND e.session_id IS NOT NULL" + (HOLDS if words else "") + order,
         *place,
         limit,
         *([pattern] if words else []),
     )  # fmt: skip
-    return [(Place((row[5] if marked else row[8]) or 0.0, row[0]), _conversation(row)) for row in rows]
+    found = []
+    for row in rows:
+        place = Place((row[5] if marked else row[8]) or 0.0, row[0])
+        found.append((place, (yield from _conversation(row))))
+    return found
 
 
-def _conversation(row: Row) -> Json:
+def _conversation(row: Row) -> Op[Json]:
     _, key, session_id, state, reason, marked_at, unclean_ends, origin, active_at, created_at, turns, waiting = row[:12]
-    turn, holder, title, first_words = row[12:]
+    turn, holder, title, first_words, doing = row[12:]
+    note_waits = state == "resume_pending" and turn is None
+    why = None
+    if state == "suspended":
+        why = yield from why_session_is_set_aside(session_id, reason, unclean_ends)
     return {
-        "key": key, "session_id": session_id, "title": title or first_words or "", "state": state, "reason": reason,
+        "key": key, "session_id": session_id, "title": title or first_words or "",
+        "state": "active" if note_waits else state, "note_waits": note_waits, "reason": reason, "why": why,
+        "resumable": holder is None and doing == "interrupted",
         "marked_at": marked_at, "unclean_ends": unclean_ends, **_where(origin), "active_at": active_at,
         "created_at": created_at, "turns": turns, "waiting": waiting, "turn": str(turn) if turn else None,
         "running": str(turn) if turn and holder is not None else None,
@@ -157,35 +175,56 @@ def _conversation(row: Row) -> Json:
 # -- messages and replies ----------------------------------------------------------------------------------------------
 
 
-def messages(state: str, after: int, limit: int) -> Op[list[Json]]:
-    """Messages that wait, or dead letters that nobody put away; the oldest first."""
-    rows = yield sql(f"{INBOX}{WHICH_INBOX[state]} AND id>$1 ORDER BY +id LIMIT $2", after, limit)
-    return [_message(row) for row in rows]
+def messages(state: str, after: int, limit: int, words: str = "") -> Op[list[Json]]:
+    """Messages that wait, or dead letters that nobody put away, the oldest first; or all, the newest first. With words:
+    those whose person, chat, id or first words hold them, among the first `SEARCHED` of the list.
+    """
+    if state == "all":
+        text, place = INBOX + "id<$1 ORDER BY id DESC LIMIT $2", after or BEYOND
+    else:
+        text, place = f"{INBOX}{WHICH_INBOX[state]} AND id>$1 ORDER BY +id LIMIT $2", after
+    rows = yield sql(text, place, SEARCHED if words else limit)
+    found = []
+    for row in [row for row in rows if not words or _holds(row, words.casefold())][:limit]:
+        found.append((yield from _message(row)))  # noqa: PERF401  a comprehension cannot yield
+    return found
 
 
-def _message(row: Row) -> Json:
+def _holds(row: Row, words: str) -> bool:
+    where = _where(row[4])
+    return any(
+        words in str(text or "").casefold() for text in (where["who"], where["chat"], row[1], row[6][:MESSAGE_CHARS])
+    )
+
+
+def _message(row: Row) -> Op[Json]:
     number, ext_id, platform, key, source, kind, body, state, why, accepted_at, ended_at, turn = row
+    warning = None
+    if turn and why == "suspended":
+        why, warning = yield from why_turn_was_set_aside(turn, body)
     return {
         "id": str(number), "ext_id": ext_id, "key": key, **_where(source), "platform": platform, "message": ext_id,
-        "kind": kind, "text": body[:MESSAGE_CHARS], "state": state, "why": why, "accepted_at": accepted_at,
-        "ended_at": ended_at, "turn": str(turn) if turn else None,
+        "kind": kind, "text": body[:MESSAGE_CHARS], "state": state, "why": why, "warning": warning,
+        "accepted_at": accepted_at, "ended_at": ended_at, "turn": str(turn) if turn else None,
     }  # fmt: skip
 
 
 def replies(state: str, after: int, limit: int) -> Op[list[Json]]:
     """Replies that are owed, in doubt, or dead letters that nobody put away; the oldest first."""
     rows = yield sql(f"{OUTBOX}{WHICH_OUTBOX[state]} AND id>$1 ORDER BY +id LIMIT $2", after, limit)
-    return [_reply(row) for row in rows]
+    again = (yield from sent_again(min(row[11] for row in rows))) if rows else {}
+    return [_reply(row, again.get(str(row[0]), (None, None))) for row in rows]
 
 
-def _reply(row: Row) -> Json:
+def _reply(row: Row, again: tuple[float | None, str | None]) -> Json:
     number, key, platform, source, kind, text, state, attempts, due_at, valid_until, error = row[:11]
-    created_at, ended_at, parts, turn = row[11:]
+    created_at, ended_at, parts, turn, tries, tried_at, given_up = row[11:]
     return {
         "reply": str(number), "key": key, **_where(source), "platform": platform, "kind": kind,
         "text": text[:REPLY_CHARS], "state": state, "attempts": attempts, "due_at": due_at, "valid_until": valid_until,
         "error": error, "created_at": created_at, "ended_at": ended_at, "parts_out": len(_parts(parts)),
-        "turn": str(turn) if turn else None,
+        "tries": max(attempts, tries + (state == "sending")), "tried_at": tried_at, "given_up": given_up,
+        "sent_again_at": again[0], "sent_again_by": again[1], "turn": str(turn) if turn else None,
     }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from everturn.decide.delivery import Doubtful
 from everturn.model import Bubble, Reply
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.telling import stored_source
+from everturn.store.operations.tries import GIVEN_UP, IN_DOUBT, LATER, note_try
 
 COLUMNS = "id, key, kind, platform, source, text, attempts, parts, marked, valid_until, look, bubble"
 # What is being sent comes first: nothing overtakes it.
@@ -169,6 +170,7 @@ def record_shown(reply: Reply, parts: tuple[str, ...], bubble: Bubble, now: floa
 
 def try_later(reply: int, due_at: float, error: str) -> Op[None]:
     """Nothing went out, or its repetition is harmless: send it again when it is due."""
+    yield from note_try(reply, LATER, error)
     yield sql(
         f"UPDATE outbox SET state='owed', due_at=$2, error=$3, instance=NULL, {COUNTED} WHERE id=$1 AND state='sending'",
         reply,
@@ -179,6 +181,7 @@ def try_later(reply: int, due_at: float, error: str) -> Op[None]:
 
 def give_up(reply: int, now: float, error: str) -> Op[None]:
     """A dead letter: visible, and kept until somebody sends it again or drops it."""
+    yield from note_try(reply, GIVEN_UP, error)
     yield sql(
         "UPDATE outbox SET state='dead', ended_at=$2, error=$3, dead_at=CASE WHEN kind IN ('progress','pairing') THEN NULL ELSE CAST($2 AS FLOAT8) END,"
         f" {SCRUBBED} WHERE id=$1 AND state IN ('owed','sending','doubtful')",
@@ -194,6 +197,7 @@ def doubt(reply: int, action: Doubtful, now: float, error: str) -> Op[None]:
         yield sql("UPDATE outbox SET marked=1 WHERE id=$1 AND state='sending'", reply)  # if somebody sends it after all
         yield from give_up(reply, now, error)
         return
+    yield from note_try(reply, IN_DOUBT, error)
     state = "doubtful" if action is Doubtful.ASK else "owed"
     yield sql(
         "UPDATE outbox SET state=$2, marked=CASE WHEN $3=1 THEN 1 ELSE marked END, look=$4, error=$5, due_at=$6,"

@@ -35,7 +35,15 @@ def counts() -> Op[Json]:
         " FROM outbox WHERE ended_at IS NULL GROUP BY 1"
     )
     out = {row[0]: (row[1], row[2]) for row in replies}
-    marked: dict[str, int] = dict((yield sql("SELECT state, count(*) FROM entry WHERE state<>'active' GROUP BY state")))
+    # What only keeps a note for its next message has nothing to resume: it is as good as active.
+    marked: dict[str, int] = dict(
+        (
+            yield sql(
+                "SELECT state, count(*) FROM entry WHERE state<>'active' AND (state<>'resume_pending' OR turn IS NOT NULL)"
+                " GROUP BY state"
+            )
+        )
+    )
     return {
         "running": turns.get("running", 0),
         "waiting_for_approval": turns.get("waiting", 0),

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 
 from everturn.model import Json, Message
 from everturn.store.interface import Op, Row, sql
+from everturn.store.operations.actions import actions_of
 from everturn.store.operations.recovery import THE_GATEWAY_ENDED
+from everturn.store.operations.set_aside import why_turn_was_set_aside
 from everturn.store.operations.spending import USED
 from everturn.store.operations.transcripts import MESSAGE_COLUMNS, message_of
+from everturn.store.operations.tries import tries_of
 
 FOUND_AT_MOST = 20
 
@@ -27,7 +30,8 @@ def transcript(session_id: str, after: int, limit: int) -> Op[list[Message]]:
 def explain(message_id: str) -> Op[list[Json]]:
     """The life of the messages that carry this id (an adapter may add where it came from after an `@`)."""
     rows = yield sql(
-        "SELECT id, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at, edited_at, held FROM inbox"
+        "SELECT id, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at, edited_at, held,"
+        " body FROM inbox"
         " WHERE ext_id=$1 OR (ext_id>=$2 AND ext_id<$3) ORDER BY id LIMIT $4",
         message_id,
         message_id + "@",
@@ -41,13 +45,16 @@ def explain(message_id: str) -> Op[list[Json]]:
 
 
 def _life(row: Row) -> Op[Json]:
-    number, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at, edited_at, held = row
-    replies = yield from _replies(turn or number)
+    number, ext_id, platform, account, key, kind, state, turn, why, accepted_at, ended_at, edited_at, held = row[:13]
+    about = (yield from _turn(turn)) if turn else None
+    set_aside = None
+    if about and about["state"] == "suspended":
+        set_aside, _ = yield from why_turn_was_set_aside(turn, row[13])
     return {
         "id": ext_id, "platform": platform, "account": account, "key": key, "kind": kind, "state": state, "why": why,
         "received_at": accepted_at, "ended_at": ended_at, "edited_at": edited_at, "held": held,
-        "turn": (yield from _turn(turn)) if turn else None,
-        "replies": replies,
+        "set_aside": set_aside, "turn": about, "replies": (yield from _replies(turn or number)),
+        "actions": (yield from actions_of(number, key, accepted_at, about)),
     }  # fmt: skip
 
 
@@ -80,7 +87,8 @@ def _attempts(turn: int) -> Op[list[Json]]:
         "SELECT attempt, instance, note, started_at, ended_at, why FROM attempt WHERE turn=$1 ORDER BY attempt", turn
     )
     names = ("attempt", "instance", "note", "started_at", "ended_at", "why")
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    # A death is dated by the last sign of life, which may lie before the attempt.
+    return [{**dict(zip(names, row, strict=True)), "ended_at": max(row[3], row[4])} for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,7 @@ def attempt_cut_off(turn: int, attempt: int) -> Op[CutOffAttempt | None]:
         attempt,
         THE_GATEWAY_ENDED,
     )
-    return CutOffAttempt(*rows[0]) if rows else None
+    return CutOffAttempt(rows[0][0], rows[0][1], max(rows[0][1], rows[0][2])) if rows else None
 
 
 def _steps(session_id: str, turn: int) -> Op[list[Json]]:
@@ -124,7 +132,9 @@ def _effects(turn: int) -> Op[list[Json]]:
 
 
 def _failures(turn: int) -> Op[list[Json]]:
-    rows = yield sql("SELECT attempt, kind, why, wait_s, at FROM failure WHERE turn=$1 ORDER BY number", turn)
+    rows = yield sql(
+        "SELECT attempt, kind, why, wait_s, at FROM failure WHERE turn=$1 AND number>0 ORDER BY number", turn
+    )
     return [dict(zip(("attempt", "kind", "why", "wait_s", "at"), row, strict=True)) for row in rows]
 
 
@@ -144,7 +154,11 @@ def _replies(number: int) -> Op[list[Json]]:
         "SELECT id, kind, state, attempts, parts, marked, error, created_at, ended_at FROM outbox WHERE id=$1", number
     )
     names = ("id", "kind", "state", "attempts", "parts", "marked", "error", "created_at", "ended_at")
-    return [{**dict(zip(names, row, strict=True)), "id": str(row[0]), "marked": bool(row[5])} for row in rows]
+    tries = yield from tries_of(number)
+    return [
+        {**dict(zip(names, row, strict=True)), "id": str(row[0]), "marked": bool(row[5]), "tries": tries}
+        for row in rows
+    ]
 
 
 @dataclass(frozen=True, slots=True)

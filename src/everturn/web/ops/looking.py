@@ -85,9 +85,7 @@ class Looking:
     async def sessions(self, request: Request) -> Response:
         """`GET /ops/api/sessions?state=active|resume_pending|suspended|all&q=WORDS`."""
         query = query_of(request.scope)
-        limit, words = _limit(query), query.get("q", "").strip()[:WORDS]
-        if "\x00" in words:
-            raise BadRequest("the words hold a NUL character")
+        limit, words = _limit(query), _words(query)
         state = _one_of(query, "state", SESSION_STATES, "all")
         found = await self._store.read(conversations, state, words, _place(query), limit)
         places = [place for place, _ in found]
@@ -96,10 +94,11 @@ class Looking:
         )
 
     async def inbox(self, request: Request) -> Response:
-        """`GET /ops/api/inbox?state=waiting|dead`."""
+        """`GET /ops/api/inbox?state=waiting|dead|all&q=WORDS`; with words and no state: all."""
         query = query_of(request.scope)
-        limit, state = _limit(query), _one_of(query, "state", ("waiting", "dead"))
-        found = await self._store.read(messages, state, whole(query, "after", 0), limit)
+        limit, words = _limit(query), _words(query)
+        state = _one_of(query, "state", ("waiting", "dead", "all"), "all" if words else None)
+        found = await self._store.read(messages, state, whole(query, "after", 0), limit, words)
         return self._page("messages", found, limit, lambda last: last["id"])
 
     async def outbox(self, request: Request) -> Response:
@@ -154,6 +153,13 @@ def _everything() -> Op[_Seen]:
 
 def _limit(query: Mapping[str, str]) -> int:
     return max(1, whole(query, "limit", LISTED, MOST_LISTED))
+
+
+def _words(query: Mapping[str, str]) -> str:
+    words = query.get("q", "").strip()[:WORDS]
+    if "\x00" in words:
+        raise BadRequest("the words hold a NUL character")
+    return words
 
 
 def _one_of(query: Mapping[str, str], name: str, choices: tuple[str, ...], default: str | None = None) -> str:

@@ -1,0 +1,34 @@
+"""Tries to deliver a reply that did not end well: each is kept for the reply's life, also when it is sent again later."""
+
+from __future__ import annotations
+
+from everturn.model import Json
+from everturn.store.interface import Op, sql
+
+LATER, GIVEN_UP, IN_DOUBT = "later", "given_up", "in_doubt"
+# A claim leaves its time in `due_at`. What leaves with the finish of its turn was not claimed, and is due since then.
+BEING_SENT = "SELECT attempts, due_at FROM outbox WHERE id=$1 AND state='sending' AND kind<>'progress'/*lock*/"
+# A reply has the number of its turn: its tries count down from -1, the turn's own failures count up from 1.
+KEEP = (
+    "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
+    " VALUES ($1, (SELECT -count(*)-1 FROM failure WHERE turn=$1), $2, $3, $4, 0, $5)"
+)
+COUNTED = (
+    "(SELECT count(*) FROM failure f WHERE f.turn=outbox.id AND f.number<0),"
+    " (SELECT max(f.at) FROM failure f WHERE f.turn=outbox.id AND f.number<0),"
+    f" (SELECT count(*) FROM failure f WHERE f.turn=outbox.id AND f.number<0 AND f.kind='{GIVEN_UP}')"
+)
+
+
+def note_try(reply: int, kind: str, why: str) -> Op[None]:
+    """Before a reply that is being sent moves on: keep what came of this try. The second run finds it moved."""
+    if not why:  # it was claimed and never sent
+        return
+    for attempts, at in (yield sql(BEING_SENT, reply)):
+        yield sql(KEEP, reply, max(1, attempts), kind, why, at)
+
+
+def tries_of(reply: int) -> Op[list[Json]]:
+    """The tries of a reply that did not end well, in order."""
+    rows = yield sql("SELECT kind, why, at FROM failure WHERE turn=$1 AND number<0 ORDER BY number DESC", reply)
+    return [dict(zip(("kind", "why", "at"), row, strict=True)) for row in rows]
