@@ -5,6 +5,7 @@ import { Away, Refused } from '../../../src/everturn/web/page/line.js';
 import { Acts } from '../../../src/everturn/web/page/ops/acts.js';
 import { bars, labelled, path, summed, ticks, wholeTicks } from '../../../src/everturn/web/page/ops/chart.js';
 import { total } from '../../../src/everturn/web/page/ops/figures.js';
+import { holding } from '../../../src/everturn/web/page/ops/life.js';
 import { plainId } from '../../../src/everturn/web/page/ops/lists.js';
 import { howItIs, lasting, moment, recovery, refusal, short, span, verdict } from '../../../src/everturn/web/page/ops/words.js';
 
@@ -72,6 +73,11 @@ test('a reply that was sent again in vain says so', () => {
   assert.equal(refusal({ error }, NOW), error);
   assert.match(refusal({ error, tried_at: NOW - 60, sent_again_at: NOW - 61 }, NOW), /^Tried again at .*, refused again: blocked$/);
   assert.match(refusal({ error: 'no answer', sent_again_at: NOW }, NOW), /failed again: no answer$/);
+});
+
+test('a message is found by who wrote it or by its words', () => {
+  const messages = [{ who: 'Bob', text: 'hello', message: '1' }, { who: null, text: 'ask bob', message: '2' }, { who: 'Ann', text: null, message: '3' }];
+  assert.deepEqual(holding('bob', messages).map((each) => each.message), ['1', '2']);
 });
 
 test('ids and figures are short', () => {

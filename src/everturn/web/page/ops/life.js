@@ -21,24 +21,36 @@ export class Life {
     this.id = id;
     if (!id) return null;
     if ($('find-id').value !== id && document.activeElement !== $('find-id')) $('find-id').value = id;
-    return ask(`/ops/api/explain?message=${encodeURIComponent(id)}`);
+    const words = encodeURIComponent(id);
+    if (this.near?.id !== id) this.near = { id, messages: holding(id, (await ask(`/ops/api/inbox?q=${words}&limit=20`)).messages) };
+    return ask(`/ops/api/explain?message=${words}`);
   }
 
   show(found) {
     const shape = JSON.stringify([this.id, found?.lives, found?.timeline]);
     if (shape === this.shape) return;
     this.shape = shape;
-    if (!found) $('lives').replaceChildren(el('p', { class: 'faint' }, 'Write the id of a message, or choose “What happened” in any list. Messages in the chat have it, too.'));
-    else if (!found.lives.length) $('lives').replaceChildren(el('p', { class: 'verdict look' }, `No message with the id ${this.id} is known. Ids are forgotten 30 days after their message.`));
-    else $('lives').replaceChildren(...found.lives.map((life) => drawLife(life, found.now ?? Date.now() / 1000)));
+    if (!found) $('lives').replaceChildren(el('p', { class: 'faint' }, 'Write who wrote it, some of its words, or its id; or choose “What happened” in any list. Messages in the chat have it, too.'));
+    else if (!found.lives.length && this.near.messages.length) $('lives').replaceChildren(el('ol', { class: 'plain' }, ...this.near.messages.map(drawFound)));
+    else if (!found.lives.length) $('lives').replaceChildren(el('p', { class: 'verdict look' }, `No message is known by “${this.id}”. The newest 5,000 are looked through; ids are forgotten 30 days after their message.`));
+    else $('lives').replaceChildren(...found.lives.map((life) => drawLife(life, found.now ?? Date.now() / 1000, this.near.messages.find((each) => each.message === life.id))));
   }
 }
 
-function drawLife(life, now) {
+/** Those that hold the words: in who wrote, where, the id or what was said. */
+export const holding = (words, messages) => messages.filter((each) => [each.who, each.chat, each.message, each.text].some((text) => String(text ?? '').toLowerCase().includes(words.toLowerCase())));
+
+function drawFound(each) {
+  return el('li', {}, el('a', { href: `#life=${encodeURIComponent(each.message)}` }, each.text || '(no words)'),
+    el('span', { class: 'faint block' }, `${each.who || each.chat} · ${each.platform} · ${moment(each.accepted_at, Date.now() / 1000)}`));
+}
+
+function drawLife(life, now, message) {
   const { tone, words } = verdict(life);
   const id = plainId(life.id);
   return el('article', { class: 'card life' },
     el('h3', {}, words.length ? el('span', { class: `verdict ${tone}` }, words) : id),
+    message ? el('p', { class: 'quote' }, `${message.who || message.chat}: ${message.text}`) : null,
     el('p', { class: 'faint' }, `Message ${id} from ${life.platform}, conversation ${life.key} `, copyButton(() => id, 'Copy the id')),
     el('ol', { class: 'timeline' }, ...timeline(life.timeline ?? [], now)));
 }
