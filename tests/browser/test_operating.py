@@ -35,6 +35,9 @@ async def test_a_dead_letter_is_found_understood_and_sent_again(browser: Browser
         await expect(ops.screen.page.locator("#message-states [aria-current]")).to_have_attribute("data-count", "1")
         await ops.press("Ann", "Send again")
         await expect(ops.said).to_have_text("The reply to Ann was tried again, and not delivered.")
+        await expect(ops.row("Ann")).to_contain_text(
+            re.compile("Tried again at .*, refused again: .*blocked by the user")
+        )
         await ops.press("Ann", "Send again")
         await expect(ops.said).to_have_text("The reply to Ann is on its way again.")
         await expect(ops.how).to_contain_text("All well")
@@ -84,6 +87,7 @@ async def test_with_the_keyboard_alone_a_conversation_is_set_aside_and_brought_b
         await expect(ops.how).to_have_text("1 conversation is set aside.")
         await tab_to(ops, "Bring back: “hello” (Ann)")
         await expect(ops.said).to_contain_text("“hello” (Ann): The conversation")
+        await expect(ops.row("Ann").get_by_role("button", name="Go on now")).to_have_count(0)
         await expect(ops.how).to_contain_text("All well")
         ops.people.say("7", "again", user_name="Ann")
         await ops.people.until(lambda: "echo: again" in ops.people.texts("7"))
