@@ -49,8 +49,8 @@ async def refusal(gateway: Gateway) -> str:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file but the lock, which every start writes."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "gateway.lock"}
+    """Every file but the locks, which every start writes."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
 
 
 async def use(gateway: Gateway) -> None:

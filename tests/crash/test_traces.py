@@ -31,11 +31,11 @@ async def killed_in_a_turn(home: Path, collector: Collector) -> None:
     """A gateway that is killed while it works, and one that goes on and ends well."""
     async with Gateway(home, settings=settings(collector)) as gateway:
         await gateway.up()
-        await gateway.says("alice-in-the-chat", "m1", "work 3 0.6")
+        await gateway.says("alice-in-the-chat", "m1", "work 9 0.5")
         await asyncio.to_thread(collector.until, lambda spans: any(each.name == "tool" for each in spans))
         await gateway.killed()
         await gateway.up()
-        assert await gateway.reply("alice-in-the-chat", "m1") == "done: 3 steps (1 with unknown outcome)"
+        assert await gateway.reply("alice-in-the-chat", "m1") == "done: 9 steps (1 with unknown outcome)"
         await asyncio.to_thread(collector.until, lambda spans: any(each.name == "message" for each in spans))
         assert await gateway.stopped() == 0
 
@@ -54,7 +54,7 @@ async def test_a_message_has_one_trace_through_a_sigkill(tmp_path: Path) -> None
     assert whole.start <= first.start <= first.end <= second.start <= second.end <= whole.end
     assert collector.services == {"tested"}
     assert {(each["x-key"], each["x-more"]) for each in collector.headers} == {(SECRET, "1")}
-    assert not [word for word in (b"work 3", b"alice", b"done: 3", SECRET.encode()) if word in collector.sent]
+    assert not [word for word in (b"work 9", b"alice", b"done: 9", SECRET.encode()) if word in collector.sent]
 
 
 async def test_a_collector_that_is_not_there_costs_no_message_and_no_end(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def _one_of(query: Mapping[str, str], name: str, choices: tuple[str, ...], defau
 
 
 def _place(query: Mapping[str, str]) -> Place:
-    if not query.get("after"):
+    if "after" not in query:
         return Place()
     at, _, number = query["after"].partition(":")
     try:
