@@ -32,6 +32,13 @@ async def unready(gateway: Gateway) -> str:
     return str(ready.body["reason"])
 
 
+async def status_of_a_post(gateway: Gateway) -> int:
+    """What somebody is told who writes now, whatever everybody else waits for."""
+    told = await gateway.post("late", "late", "hello")
+    assert told is not None
+    return told.status
+
+
 async def end(gateway: Gateway, people: People) -> None:
     """Everybody has their answers: whatever happened, nothing may be wrong."""
     await people.repeat_everything()
@@ -172,7 +179,7 @@ async def test_a_database_server_that_goes_away_is_waited_for(
             for _ in range(2):
                 await people.until_answered(10)
                 await asyncio.to_thread(postgres.stop, "immediate" if mode == "immediate" else "fast")
-                await people.refused()
+                assert await status_of_a_post(gateway) == 503
                 assert "postgres@127.0.0.1" in await unready(gateway)
                 await asyncio.to_thread(postgres.start)
         await end(gateway, people)
