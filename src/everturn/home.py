@@ -231,7 +231,26 @@ def _holder_of(file: Path) -> Holder | None:
         os.close(number)
 
 
-class HomeLock:
+class _FileLock:
+    """A file that is locked while its number is known."""
+
+    _number = -1
+
+    def release(self) -> None:
+        """Let go. The file stays: removing it would let two processes lock two files of one name."""
+        if self._number >= 0:
+            os.ftruncate(self._number, 0)
+            self.forget()
+
+    def forget(self) -> None:
+        """Close our end without unlocking: in a forked child the parent keeps the lock."""
+        number, self._number = self._number, -1
+        _HELD.discard(self)
+        if number >= 0:
+            os.close(number)
+
+
+class HomeLock(_FileLock):
     """The right to work in a home, or to supervise who does. The operating system takes it back when the process ends,
     however it ends.
     """
@@ -239,7 +258,6 @@ class HomeLock:
     def __init__(self, home: Home, file: Path | None = None) -> None:
         self._home = home
         self._file = file or home.lock_file
-        self._number = -1
         self._holder = Holder()
 
     def acquire(self) -> Self:
@@ -261,19 +279,6 @@ class HomeLock:
         """Say where the gateway listens."""
         self._write(replace(self._holder, url=url))
 
-    def release(self) -> None:
-        """Let go. The file stays: removing it would let two processes lock two files of one name."""
-        if self._number >= 0:
-            os.ftruncate(self._number, 0)
-            self.forget()
-
-    def forget(self) -> None:
-        """Close our end without unlocking: in a forked child the parent keeps the lock."""
-        number, self._number = self._number, -1
-        _HELD.discard(self)
-        if number >= 0:
-            os.close(number)
-
     def _write(self, holder: Holder) -> None:
         self._holder = holder
         line = json.dumps(asdict(holder)).encode() + b"\n"
@@ -293,7 +298,7 @@ class HomeLock:
         self.release()
 
 
-class CredentialLock:
+class CredentialLock(_FileLock):
     """The right to use a secret on this machine, whatever the home: a file named by the secret's hash, in the user's own
     folder. Freed at death, as the home's lock is.
     """
@@ -301,7 +306,6 @@ class CredentialLock:
     def __init__(self, folder: Path, secret_hash: str, home: str) -> None:
         self._file = folder / f"{secret_hash}.lock"
         self._home = home
-        self._number = -1
 
     def acquire(self) -> str | None:
         """None when it is ours; else who has it, in words. A folder that cannot be made guards nothing, and says so."""
@@ -322,26 +326,13 @@ class CredentialLock:
         os.write(number, f"process {os.getpid()} on {socket.gethostname()} with the home {self._home}\n".encode())
         return None
 
-    def release(self) -> None:
-        """Let go. The file stays, empty."""
-        if self._number >= 0:
-            os.ftruncate(self._number, 0)
-            self.forget()
-
-    def forget(self) -> None:
-        """Close our end without unlocking: in a forked child the parent keeps the lock."""
-        number, self._number = self._number, -1
-        _HELD.discard(self)
-        if number >= 0:
-            os.close(number)
-
 
 def credentials_folder(env: Mapping[str, str]) -> Path:
     """Where the gateways of one user on this machine see each other's credentials."""
     return Path(env.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "everturn" / "credentials"
 
 
-_HELD: set[HomeLock | CredentialLock] = set()
+_HELD: set[_FileLock] = set()
 
 
 def _forget_all() -> None:

@@ -55,9 +55,12 @@ async def refusal(gateway: Gateway) -> str:
     return gateway.output
 
 
+LOCKS = {"gateway.lock", "supervisor.lock"}
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file but the locks, which every start writes."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in LOCKS}
 
 
 async def use(gateway: Gateway) -> None:
