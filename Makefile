@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 KILLS ?= 150
+# Half of the time a test waits for others: three keep two cores busy.
+WORKERS ?= 3
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -36,9 +38,9 @@ run: $(venv)/.run ## install what is needed, then start the gateway under its su
 	@echo "$$NEXT"
 	$(venv)/bin/everturn run --supervise
 
-test: $(venv)/.test $(venv)/.local $(venv)/.clients ## install what tests need, then run every test but the long torture
+test: $(venv)/.test $(venv)/.local $(venv)/.clients $(venv)-synapse/.synapse ## install what tests need, then run every test but the long torture
 	scripts/setup-test
-	$(python) -m pytest -q -n auto --dist worksteal
+	$(python) -m pytest -q -n $(WORKERS) --dist worksteal
 
 check: $(venv)/.test ## ruff, mypy, import-linter, house rules, docs
 	$(python) -m ruff check .
@@ -47,11 +49,11 @@ check: $(venv)/.test ## ruff, mypy, import-linter, house rules, docs
 	$(venv)/bin/lint-imports --no-cache
 	$(python) -m pytest -q tests/test_house_rules.py tests/test_docs.py
 
-torture: $(venv)/.test ## kill real processes under load, on both engines (KILLS=150 each)
+torture: $(venv)/.test $(venv)-synapse/.synapse ## kill real processes under load, on both engines (KILLS=150 each)
 	scripts/setup-test
 	KILLS=$(KILLS) $(python) -m pytest -q -o addopts= -m torture -n auto --dist worksteal --timeout=0 tests
 
-bench: $(venv)/.test $(venv)-bench/.bench-others ## measure speed as ratios of one run, beside three other libraries
+bench: $(venv)/.test $(venv)-bench/.bench-others $(venv)-synapse/.synapse ## measure speed as ratios of one run, beside three other libraries
 	scripts/setup-test
 	$(python) -m bench
 
@@ -66,10 +68,10 @@ pins: $(venv)/.pins ## resolve requirements/*.in again into pinned, hashed requi
 	scripts/pins $(venv)/bin/uv
 
 clean: ## remove the environments and every cache
-	rm -rf $(venv) $(venv)-bench .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(venv) $(venv)-bench $(venv)-synapse .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(venv)/.made $(venv)-bench/.made:
+$(venv)/.made $(venv)-bench/.made $(venv)-synapse/.made:
 	scripts/make-venv $(PYTHON) $(@D)
 	touch $@
 
@@ -94,7 +96,10 @@ $(venv)/.pins: requirements/pins.txt $(venv)/.made
 	$(pip) install --require-hashes -r $<
 	touch $@
 
+# Environments apart, for what must not meet our dependencies: libraries to compare with, the tests' Matrix homeserver.
 $(venv)-bench/.bench-others: requirements/bench-others.txt $(venv)-bench/.made
-	$(venv)-bench/bin/python -m pip --disable-pip-version-check --no-input -qq install --require-hashes -r $<
-	$(call compile,$(venv)-bench)
+$(venv)-synapse/.synapse: requirements/synapse.txt $(venv)-synapse/.made
+$(venv)-bench/.bench-others $(venv)-synapse/.synapse:
+	$(@D)/bin/python -m pip --disable-pip-version-check --no-input -qq install --no-compile --require-hashes -r $<
+	$(call compile,$(@D))
 	touch $@

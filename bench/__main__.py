@@ -31,6 +31,7 @@ FIGURES = (
     "watchers",
     "page",
     "telegram",
+    "matrix",
 )
 OTHERS = ("profile",)  # by name only
 

@@ -1,31 +1,33 @@
-"""Telegram: reading an update against the library's own reading, and updates through the adapter into the database against
-the same messages of a platform in memory.
+"""Telegram: reading an update against the library's own reading, updates through the adapter into the database against the
+same messages of a platform in memory, and what an account costs.
 """
 
 from __future__ import annotations
 
 import json
-import resource
 import time
 from contextlib import AsyncExitStack
 from itertools import count
 
 from telegram import Update as LibraryUpdate
 
+from bench.accounts import MANY, memory_each
 from bench.disk import folder
 from bench.report import Line, at_least, shown
 from bench.rounds import Sample, cpu_us, in_turn, median_ratio, rate
 from everturn.clock import SystemClock
 from everturn.gateway.parts import Settings
+from everturn.model import SessionSource
 from everturn.platform.telegram import TelegramPlatform, TelegramSettings
 from everturn.platform.telegram.reading import Reader
 from everturn.platform.telegram.wire import read_update
 from everturn.testing import FakePlatform, ScriptedAgent, World
-from everturn.testing_telegram import TOKEN, Telegram, TelegramServer, person
+from everturn.testing_telegram import TOKEN, Telegram, TelegramProcess, TelegramServer, person
 
 METHOD = (
     "1,000 updates decoded and translated, against python-telegram-bot's decoding alone; 1,000 messages of 50 people through "
-    "polls of the local Telegram (in the same process) into SQLite, turns held back, against the same from FakePlatform"
+    "polls of the local Telegram (in the same process) into SQLite, turns held back, against the same from FakePlatform; resident memory of this "
+    "process from 5 to 25 adapters with their connections open (they share one local bot, so that none of them polls)"
 )
 ROUNDS = 4
 COUNT = 1000
@@ -37,13 +39,12 @@ _words = count()
 async def measure() -> list[Line]:
     """Both comparisons, each side in turn."""
     raw = _updates()
+    memory_kb = await _memory()
     decoding = await in_turn({"ours": _ours(raw), "library": _library(raw)}, ROUNDS)
     with folder() as path:
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(TelegramServer())
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             adapter = TelegramPlatform(TelegramSettings(token=TOKEN, api_url=server.url), SystemClock())
-            memory_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             fake = FakePlatform()
             by_telegram = await stack.enter_async_context(_held(f"sqlite:///{path / 'telegram.db'}", adapter))
             by_fake = await stack.enter_async_context(_held(f"sqlite:///{path / 'fake.db'}", fake))
@@ -61,9 +62,26 @@ async def measure() -> list[Line]:
         Line(
             name="telegram: updates taken, against a platform in memory",
             value=median_ratio(taking["telegram"], taking["fake"]),
-            detail=f"{shown(rate(taking['telegram']))} updates/s; the account costs {memory_kb} kB",
+            detail=f"{shown(rate(taking['telegram']))} updates/s",
         ),
+        Line(name="telegram: memory of a connected account", value=memory_kb, unit="kB", detail=f"{MANY} accounts"),
     ]
+
+
+async def _memory() -> float:
+    with TelegramProcess() as telegram:
+        telegram.act("Ann", "says", text="hello")
+        number = str(telegram.person("Ann"))
+        place = SessionSource(platform="telegram", chat_id=number, user_id=number)
+        async with AsyncExitStack() as stack:
+
+            async def connected(_: int) -> object:
+                adapter = TelegramPlatform(TelegramSettings(token=TOKEN, api_url=telegram.url), SystemClock())
+                stack.push_async_callback(adapter.close_connections)
+                await adapter.typing(place)
+                return adapter
+
+            return await memory_each(connected)
 
 
 def _held(url: str, platform: TelegramPlatform | FakePlatform) -> World:

@@ -55,6 +55,14 @@ interval_s = 2
 [streaming.chat."telegram:-100123"]
 enabled = false
 """,
+    "display.platform.PLATFORM": """\
+[display.platform.telegram]
+reaction = "👀"
+""",
+    'display.chat."PLATFORM:CHAT"': """\
+[display.chat."telegram:-100123"]
+quote = "never"
+""",
     "agents.NAME": """\
 [agents.coder]
 model = "anthropic:claude-sonnet-4-5"
@@ -65,6 +73,12 @@ instructions_file = "coder.md"
 platform = "telegram"
 chat = "-100123"
 agent = "coder"
+""",
+    "platforms.own.NAME": """\
+[platforms.own.folder]
+enabled = true
+object = "folder_platform:FolderPlatform"
+allow = ["ann"]
 """,
     "mcp.NAME": """\
 [mcp.weather]
@@ -394,7 +408,7 @@ def tools_reference() -> str:
         "tools.fetch": fetch_tools(FetchSettings(), unused),
         "tools.memory": memory_tools(MemorySettings(), unused, unused),
         "tools.search": search_tools(SearchSettings(), unused, unused),
-        "tools.send": send_tools(SendSettings(), unused),
+        "tools.send": send_tools(SendSettings(folder=Path("files")), unused),
     }
     parts = [f"## `[{table}]`\n\n{_tool_texts(tools)}" for table, tools in groups.items()]
     always = f"## With any of them\n\n{_tool_texts(output_tools(OutputSettings(), unused))}"

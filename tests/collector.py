@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-LONGEST_S = 40.0
+LONGEST_S = 120.0
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
-"""Fixtures every folder may use: a real PostgreSQL, and a fresh store address on each engine."""
+"""Fixtures every folder may use: a real PostgreSQL, a fresh store address on each engine, and a real Matrix homeserver."""
 
 import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 from hypothesis import settings
 
+from tests.empty import EmptyFile
 from tests.postgres import PostgresServer, empty_database
+from tests.synapse import SynapseServer
 
 settings.register_profile("everturn", deadline=None)  # no test asserts a time: a busy machine is no fault
 settings.load_profile("everturn")
@@ -43,15 +46,25 @@ def reused_database(postgres: PostgresServer) -> str:
     return postgres.create_database()
 
 
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> EmptyFile:
+    """What the stores of this session on SQLite begin as."""
+    return EmptyFile(tmp_path_factory.mktemp("empty"))
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty store, once on each engine."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'everturn.db'}"
+        empty: EmptyFile = request.getfixturevalue("empty_file")
+        return empty.copy(tmp_path)
     server: PostgresServer = request.getfixturevalue("postgres")
     url: str = request.getfixturevalue("reused_database")
-    server.start()
-    asyncio.run(empty_database(url))
+    try:
+        asyncio.run(empty_database(url))
+    except (OSError, asyncpg.PostgresError):  # a test stopped it
+        server.start()
+        asyncio.run(empty_database(url))
     return url
 
 
@@ -62,3 +75,17 @@ def fresh_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path / 'everturn.db'}"
     url: str = request.getfixturevalue("database_url")
     return url
+
+
+@pytest.fixture(scope="session")
+def synapse_server() -> Iterator[SynapseServer]:
+    """One homeserver for the whole session. Its people stay: a test asks for strangers of its own."""
+    with SynapseServer() as server:
+        yield server
+
+
+@pytest.fixture
+def synapse(synapse_server: SynapseServer) -> SynapseServer:
+    """The homeserver, running, whatever an earlier test did to it."""
+    synapse_server.start()
+    return synapse_server

@@ -4,6 +4,7 @@ Every finding is a line "path:line what", so that an assertion's message is the 
 """
 
 import ast
+import gc
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -34,7 +35,13 @@ class Source:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text, self.path)
+        # Rubbish collected in the middle of parsing may log a traceback, which is parsed, too: CPython up to 3.11.7 then
+        # fails with "AST constructor recursion depth mismatch".
+        gc.disable()
+        try:
+            return ast.parse(self.text, self.path)
+        finally:
+            gc.enable()
 
     @cached_property
     def functions(self) -> list[Function]:

@@ -224,7 +224,7 @@ def test_a_platforms_policy_can_come_from_the_environment(tmp_path: Path) -> Non
     text = '[sessions.platform.my_chat]\nreset = "daily"\nat_hour = 1'
     loaded = read(tmp_path, text, {"EVERTURN_SESSIONS_PLATFORM_MY_CHAT_AT_HOUR": "2"})
     assert loaded.config.sessions.reset_for("my_chat", "dm").at_hour == 2
-    assert ("sessions.platform.my_chat.reset", '"daily"', f"file {tmp_path / 'everturn.toml'}") in loaded.lines()
+    assert ("sessions.platform.my_chat.reset", "daily", f"file {tmp_path / 'everturn.toml'}") in loaded.entries()
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_platforms_policy_can_come_from_the_environment(tmp_path: Path) -> Non
 def test_a_password_is_never_shown(tmp_path: Path, url: str) -> None:
     loaded = read(tmp_path, "", {"EVERTURN_STORE_URL": url})
     assert loaded.config.store.url == url
-    assert "s3cret" not in shown(url) + repr(loaded) + str(list(loaded.lines()))
+    assert "s3cret" not in shown(url) + repr(loaded) + str(list(loaded.entries()))
     assert "s3cret" not in error(tmp_path, "", {"EVERTURN_STORE_URL": f"x{url}"})
     assert "host" in shown(url)
 

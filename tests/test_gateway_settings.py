@@ -63,15 +63,21 @@ def test_the_defaults_of_the_file_are_those_of_the_gateway() -> None:
     ours, theirs = settings_of(Config()), Settings()
     changed = {name for name in Settings.__slots__ if getattr(ours, name) != getattr(theirs, name)}
     by_platform = {"admission", "backlog", "doubt_by_platform", "valid_by_platform"}
-    assert changed <= {"policies", *by_platform}  # the zone is the machine's
+    assert changed <= {
+        "policies",
+        "directory_every_s",
+        *by_platform,
+    }  # the zone is the machine's; tests look on their own
     assert ours.policies.default.timezone == machine_zone()
 
 
 def test_every_chat_platform_has_a_policy_that_admits_nobody_by_itself() -> None:
     """Promise 11."""
     admission = settings_of(Config()).admission
-    assert set(admission.policies) == {each.name for each in fields(Config().platforms)}
-    assert {(each.allow, each.chats, each.unknown) for each in admission.policies.values()} == {((), (), "pair")}
+    assert set(admission.policies) == {each.name for each in fields(Config().platforms)} - {"own"}
+    assert {(each.allow, each.chats, each.unknown, each.for_strangers) for each in admission.policies.values()} == {
+        ((), (), "auto", "pair")
+    }
 
 
 def test_what_the_file_says_of_a_platform_reaches_the_gateway(tmp_path: Path) -> None:
@@ -122,6 +128,10 @@ def test_an_unknown_command_is_named_with_the_nearest(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ('[rights]\nowners = ["7"]\n', "the platform, a colon and the person's id"),
+        ('[rights]\nowners = ["telegram:@ann"]\n', "a number is wanted, not a name"),
+        ('[platforms.telegram]\nallow = ["*", "-7", "@ann"]\n', "a number is wanted, not a name"),
+        ('[platforms.telegram]\nallow_chats = ["Team"]\n', "a number is wanted, not a name"),
+        ('[platforms.matrix]\nallow = ["@ann:x.example", "ann"]\n', "it looks like @name:example.org"),
         ("[rights.platform.x.dms]\nadmins = []\n", "unknown setting rights.platform.x.dms.admins"),
         ('[agent]\ntools = ["shel"]\n', 'agent.tools names "shel", an unknown tool; the nearest known one is "shell"'),
         ("[tools.send.target.ops]\n", "tools.send.target.ops needs a platform and a chat"),

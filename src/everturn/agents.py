@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,13 @@ import structlog
 
 from everturn.agent.cache import Cache
 from everturn.agent.demo import DemoAgent
-from everturn.agent.interface import Agent, Answer, TurnContext
+from everturn.agent.interface import Agent, Answer, CanDescribe, TurnContext
 from everturn.clock import Clock
 from everturn.decide.agent_words import no_such_agent
 from everturn.decide.keys import agent_of
 from everturn.errors import ConfigError, Unanswerable
 from everturn.model import SessionSource
+from everturn.objects import look_in
 from everturn.settings import MAIN, AgentConfig, CompactionConfig, Config
 
 if TYPE_CHECKING:
@@ -94,6 +94,16 @@ class Agents:
     async def run(self, turn: TurnContext) -> Answer:
         """Answer a turn with its agent. Raises Unanswerable when there is none of that name any more."""
         return await self.of(turn.key, turn.source).run(turn)
+
+    def sees(self, turn: TurnContext) -> bool:
+        """Whether the turn's agent is given pictures."""
+        agent = self.of(turn.key, turn.source)
+        return isinstance(agent, CanDescribe) and agent.sees(turn)
+
+    async def describe(self, turn: TurnContext, question: str) -> str:
+        """What the turn's agent says to a question about a picture."""
+        agent = self.of(turn.key, turn.source)
+        return await agent.describe(turn, question) if isinstance(agent, CanDescribe) else ""
 
     def of(self, key: str, source: SessionSource) -> Agent:
         """Who answers what comes from here under this key."""
@@ -232,8 +242,7 @@ class _Making:
     def _make_python(self, config: AgentConfig, table: str) -> Agent:
         from everturn.agent.python_object import load
 
-        if str(self._given.home) not in sys.path:
-            sys.path.append(str(self._given.home))  # at the end: nothing in the home takes the place of a library
+        look_in(self._given.home)
         try:
             return load(config.object)
         except ConfigError as error:

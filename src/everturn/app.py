@@ -20,7 +20,8 @@ from everturn.agent.interface import TurnContext
 from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
 from everturn.config import Loaded
-from everturn.front import door_of, invite, page_of, programs_of
+from everturn.front import door_of, invite, media_of, page_of, programs_of
+from everturn.gateway.directory import Channels
 from everturn.gateway.lifecycle import Gateway, Stop
 from everturn.gateway.parts import Settings
 from everturn.gateway_settings import settings_of
@@ -87,6 +88,7 @@ class Process:
         self._asked_at = 0.0
         self._clock = SystemClock()
         self._gateway: Gateway | None = None
+        self._media = media_of(home, config)
         self._started_at = time.time()
         self._draining = False
         self._url = ""
@@ -127,7 +129,18 @@ class Process:
         )
 
     def _workshop(self, store: Store) -> Workshop:
-        return Workshop(home=self._home.path, env=os.environ, clock=self._clock, store=store, send=self._send)
+        return Workshop(
+            home=self._home.path,
+            env=os.environ,
+            clock=self._clock,
+            store=store,
+            send=self._send,
+            places=self._places,
+            files=lambda: self._gateway.sending if self._gateway is not None else None,
+        )
+
+    def _places(self) -> Channels | None:
+        return self._gateway.channels if self._gateway is not None else None
 
     async def _send(self, turn: TurnContext, call_id: str, to: SessionSource | None, text: str, /) -> bool:
         """What a tool sends goes through the gateway, which is there only after its agents and tools."""
@@ -135,10 +148,10 @@ class Process:
 
     async def _serve(self, store: Store, agents: Agents, settings: Settings, tracer: Tracer | None) -> int:
         platform, page, programs = ApiPlatform(), WebPlatform(), V1Platform()
-        chats = chat_platforms(self._config, self._home.path, self._clock)
+        chats = chat_platforms(self._config, self._home.path, self._clock, store)
         every: list[Platform] = [platform, page, programs, *chats]
         platforms = {each.name: each for each in every}
-        self._gateway = gateway = Gateway(store, agents, platforms, self._clock, settings, tracer)
+        self._gateway = gateway = Gateway(store, agents, platforms, self._clock, settings, tracer, media=self._media)
         gateway.asked.add_done_callback(self._asked_in_a_chat)
         watch_delay(gateway.parts.observing.meters.loop_delay)
         await gateway.start()
@@ -170,12 +183,12 @@ class Process:
             token=self._home.api_token(),
             control=self,
             people=gateway.people,
-            page=page_of(page, self._home, self._config),
+            page=page_of(page, self._media, self._config),
             programs=programs_of(programs, self._config),
             hooks=Hooks(gateway.parts.platforms.values(), gateway.intake.take),
             door=door_of(server),
             meters=gateway.parts.observing.meters,
-            operations=Operations(operator=gateway.operator, moves=gateway.parts.hub.changes),
+            operations=Operations(operator=gateway.operator, moves=gateway.parts.hub.changes, people=gateway.people),
         )
         serving = await serve_http(app, server.host, server.port)
         self._url = serving.url
@@ -223,6 +236,7 @@ class Process:
             "trouble": gateway.parts.store.trouble() if gateway else None,
             "running_turns": len(gateway.turns.running()) if gateway else 0,
             "denied": dict(gateway.intake.strangers.denied) if gateway else {},
+            "platforms": gateway.parts.contacts.listed() if gateway else [],
             "resumes_waiting_for_calm": gateway.turns.held_back() if gateway else 0,
             "last_start": {name: getattr(report, name) for name in report.__slots__} if report else None,
         }

@@ -67,6 +67,7 @@ __all__ = [
 FILE_NAME = "everturn.toml"
 NOT_SETTINGS = frozenset({"EVERTURN_HOME", "EVERTURN_SUPERVISOR_FD"})
 NOT_SETTINGS_PREFIX = "EVERTURN_TEST_"
+SHOWN_BY: tuple[Keys, ...] = (("streaming",), ("display",))  # per chat, else per platform, else for all
 # Old name -> new name. The old one works and warns.
 ALIASES = {"gateway.host": "server.host", "gateway.port": "server.port"}
 _VARIABLES: Mapping[str, Keys] = {each.variable: each.keys for each in SETTINGS.values() if each.variable} | {
@@ -101,10 +102,16 @@ class Loaded:
             hidden = what is not None and what.rule.hide and bool(value)
             yield dotted(keys), HIDDEN if hidden else masked(value), origin
 
-    def lines(self) -> Iterator[tuple[str, str, str]]:
-        """The same for people."""
-        for key, value, origin in self.entries():
-            yield key, shown(value), origin
+    def entries_in(self, platform: str, chat: str | None) -> Iterator[tuple[str, object, str]]:
+        """How answers are shown on a platform, or in one chat of it: each setting, its value there, and what decided it."""
+        for what in (each for each in SETTINGS.values() if each.table in SHOWN_BY):
+            places = [(*what.table, "platform", platform), what.table]
+            if chat is not None:
+                places.insert(0, (*what.table, "chat", f"{platform}:{chat}"))
+            keys = next((*place, what.name) for place in places if (*place, what.name) in self.origins)
+            origin = self.origins[keys]
+            where = origin if origin == "default" else f"[{dotted(keys[:-1])}], {origin}"
+            yield what.key, masked(value_at(self.config, keys)), where
 
 
 def _unknown(keys: Keys, value: object) -> str:

@@ -9,6 +9,8 @@ EverturnError
 │   └── FenceLost          somebody else owns the key now: stop, write nothing more
 ├── Conflict               the same message id came with other words
 ├── TooLong                a message is longer than we take
+├── TooLarge               a file is larger than we take
+├── NoRoom                 there is no room for another file
 ├── Full                   a bound was reached; `retry_after_s` says when to try again
 ├── Spent                  a spending limit is reached: no model call; the message says which and until when
 ├── Unanswerable           the agent can not answer this turn; the message is for the user, `kind` for the journal
@@ -57,6 +59,14 @@ class TooLong(EverturnError):
     """A message is longer than we take; the message says the limit."""
 
 
+class TooLarge(EverturnError):
+    """A file is larger than we take; the message says the limit."""
+
+
+class NoRoom(EverturnError):
+    """All files together have reached their limit."""
+
+
 class Full(EverturnError):
     """A bound was reached; the sender is told when to try again."""
 
@@ -82,7 +92,7 @@ class PlatformError(EverturnError):
 
 
 class TryLater(PlatformError):
-    """Nothing was sent. Try again after `delay_s`."""
+    """Nothing was sent. Try again after `delay_s`; where that is more than 0 it was ordered, and is no failed try."""
 
     def __init__(self, message: str, delay_s: float) -> None:
         super().__init__(message)

@@ -9,30 +9,40 @@ from everturn.decide import web_words
 from everturn.decide.access import Place
 from everturn.decide.commands import REGISTRY
 from everturn.home import Home, reachable
+from everturn.media import MEGABYTE, Media
 from everturn.model import Json
 from everturn.platform.v1 import V1Platform
 from everturn.platform.web import WebPlatform
 from everturn.settings import MAIN, Config, ServerConfig
 from everturn.web.app import WebApp
 from everturn.web.conversations import About
-from everturn.web.files import MEGABYTE, Files
+from everturn.web.files import Files
 from everturn.web.messages import BYTES_PER_CHAR, ROOM_FOR_THE_REST
 from everturn.web.server import Door, Page
 from everturn.web.v1.endpoints import V1Parts
 from everturn.web.visits import LOGIN_S
 
 
-def page_of(platform: WebPlatform, home: Home, config: Config) -> Page:
-    """The page."""
+def media_of(home: Home, config: Config) -> Media:
+    """The home's folder of files, with its limits."""
     limits = config.limits
-    file_bytes = int(limits.file_megabytes * MEGABYTE)
+    return Media(home.files, int(limits.file_megabytes * MEGABYTE), int(limits.files_megabytes * MEGABYTE))
+
+
+def page_of(platform: WebPlatform, media: Media, config: Config) -> Page:
+    """The page."""
     commands: tuple[Json, ...] = tuple(
         {"name": each.name, "arguments": each.arguments, "line": each.line} for each in REGISTRY
     )
     return Page(
         chats=platform,
-        files=Files(home.files, file_bytes, int(limits.files_megabytes * MEGABYTE)),
-        about=About(version=__version__, commands=commands, message_chars=limits.message_chars, file_bytes=file_bytes),
+        files=Files(media),
+        about=About(
+            version=__version__,
+            commands=commands,
+            message_chars=config.limits.message_chars,
+            file_bytes=media.most,
+        ),
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from everturn.decide.admission import Admission, Policy
+from everturn.decide.attachments import Rules
 from everturn.decide.backlog import Backlog
 from everturn.decide.commands import REGISTRY, canonical
 from everturn.decide.display import Display
@@ -15,12 +18,15 @@ from everturn.decide.rights import Rights, Scope
 from everturn.decide.routes import Route
 from everturn.decide.session import ResetPolicy
 from everturn.decide.spending import Limits
-from everturn.decide.streaming import Pace
+from everturn.decide.streaming import Look, Pace
 from everturn.errors import ConfigError
 from everturn.gateway.parts import Policies, Settings
-from everturn.settings import Config, ResetConfig, RightsConfig, StreamingConfig, nearest
+from everturn.settings import Config, MediaConfig, ResetConfig, RightsConfig, nearest
 from everturn.settings.platforms import PlatformConfig
 from everturn.settings.streaming import given
+
+DIRECTORY_S = 300.0
+Table = dict[str, Any]
 
 
 def settings_of(config: Config) -> Settings:
@@ -58,21 +64,42 @@ def settings_of(config: Config) -> Settings:
         valid_by_platform={name: each.reply_valid_s for name, each in platforms.items()},
         backlog={name: Backlog(policy=each.backlog, age_s=each.backlog_age_s) for name, each in platforms.items()},
         admission=admission_of(config),
-        display=_display(config.streaming),
+        display=_display(config),
+        directory_every_s=DIRECTORY_S,
+        media=rules_of(config.media),
     )
 
 
-def _display(streaming: StreamingConfig) -> Display:
+def rules_of(media: MediaConfig) -> Rules:
+    """How files are treated that come with messages."""
+    return Rules(
+        fetch_s=media.fetch_s,
+        keep_s=media.keep_hours * 3600,
+        text_chars=media.text_chars,
+        forbidden=media.forbidden,
+    )
+
+
+def _display(config: Config) -> Display:
+    streaming, display = config.streaming, config.display
     return Display(
         everywhere=Pace(**streaming.everywhere()),
-        by_platform=given(streaming.platform),
-        by_chat=given(streaming.chat),
+        look_everywhere=Look(**display.everywhere()),
+        by_platform=_joined(given(streaming.platform), given(display.platform)),
+        by_chat=_joined(given(streaming.chat), given(display.chat)),
     )
+
+
+def _joined(one: Mapping[str, Table], other: Mapping[str, Table]) -> dict[str, Table]:
+    """What two tables say of the same places; they share no setting."""
+    return {name: {**one.get(name, {}), **other.get(name, {})} for name in {**one, **other}}
 
 
 def platforms_of(config: Config) -> dict[str, PlatformConfig]:
     """The settings of every chat platform there is, switched on or not."""
-    return {each.name: getattr(config.platforms, each.name) for each in fields(config.platforms)}
+    built_in = {each.name: getattr(config.platforms, each.name) for each in fields(config.platforms)}
+    own = built_in.pop("own")
+    return {**own, **built_in}
 
 
 def admission_of(config: Config) -> Admission:

@@ -322,8 +322,11 @@ class CredentialLock(_FileLock):
             return who or "another process"
         self._number = number
         _HELD.add(self)
-        os.ftruncate(number, 0)
-        os.write(number, f"process {os.getpid()} on {socket.gethostname()} with the home {self._home}\n".encode())
+        try:
+            os.ftruncate(number, 0)
+            os.write(number, f"process {os.getpid()} on {socket.gethostname()} with the home {self._home}\n".encode())
+        except OSError as error:  # a full disk: we hold the lock all the same
+            log.warning("%s cannot say who uses the credential: %s", self._file, error.strerror)
         return None
 
 

@@ -218,6 +218,26 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     mime: str = ""  # as its sender said; what it is, is found in its bytes
     size: int = 0  # as its sender said; 0: not known
     words: str = ""  # what stands for it in text: a sticker's emoji
+    seconds: int = 0  # how long it plays; 0: not known
+    unique: str = ""  # what its platform calls it for everybody and for ever: a sticker's
+    family: str = ""  # the set that a sticker belongs to
+    moving: bool = False  # a sticker that is no still picture
+
+
+class StoredFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file in the home's folder of files."""
+
+    id: str
+    name: str
+    type: str = ""
+    size: int = 0
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of the files of one message: the words with them, and where each is; None for one that is not here."""
+
+    text: str
+    files: tuple[StoredFile | None, ...] = ()
 
 
 class Heard(StrEnum):
@@ -226,6 +246,7 @@ class Heard(StrEnum):
     SAID = "said"
     EDITED = "edited"  # a message that was said before has other words now
     DELETED = "deleted"  # a message that was said before is gone
+    MOVED = "moved"  # the chat has another number now
 
 
 class ClientTool(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -264,9 +285,18 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     brought: Brought | None = None
     fingerprint: str | None = None  # of all that was asked: the same id with another one is a conflict
     what: Heard = Heard.SAID
-    of: str | None = None  # the `id` of the message that was edited or deleted
+    of: str | None = None  # the `id` of the message that was edited or deleted; the number that a chat had
+    edition: int | None = None  # of what an edit, or a message with its edits, says: a lower one does not replace it
     attachments: tuple[Attachment, ...] = ()
     said_at: float | None = None  # when its author sent it, by the platform's clock
+    album: str | None = None  # messages of one album come one by one, and begin one turn
+    only_with_album: bool = False  # it is for us if another message of its album is, and else forgotten
+
+
+class ReadTo(msgspec.Struct, frozen=True):
+    """A platform was read so far, and what came last was nothing for us: only the place to read on from is committed."""
+
+    cursor: str
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -318,4 +348,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     marked: bool  # it may be a repetition, and says so
     look: bool = False  # ask the platform whether it is out before sending it again
     valid_until: float | None = None
+    failures: int = 0  # of the attempts, those that failed: not waits that were ordered, nor deaths of ours
     bubble: Bubble | None = None  # it was shown while it grew
+    file: StoredFile | None = None  # it is a file; the text stands beneath it
+    turn: int | None = None  # the turn, or the reply, that it speaks of

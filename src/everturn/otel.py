@@ -26,6 +26,7 @@ BATCH = 512
 EVERY_MS = 1000
 EXPORT_S = 10.0
 CLOSE_S = 2.0
+END_THREAD = "everturn-traces-end"
 PATH = "/v1/traces"
 NANO = 1_000_000_000
 SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -42,9 +43,9 @@ class OtelTracer:
         self._ratio = ratio
         self._resource = Resource.create({"service.name": service, "service.version": __version__})
         address = endpoint if endpoint.endswith(PATH) else endpoint.rstrip("/") + PATH
-        exporter = OTLPSpanExporter(address, headers=headers_of(headers), timeout=EXPORT_S)
+        self._exporter = Telling(OTLPSpanExporter(address, headers=headers_of(headers), timeout=EXPORT_S))
         self._processor = BatchSpanProcessor(
-            Telling(exporter), max_queue_size=WAITING_SPANS, schedule_delay_millis=EVERY_MS, max_export_batch_size=BATCH
+            self._exporter, max_queue_size=WAITING_SPANS, schedule_delay_millis=EVERY_MS, max_export_batch_size=BATCH
         )
 
     def record(self, span: Span) -> None:
@@ -62,11 +63,12 @@ class OtelTracer:
             with contextlib.suppress(RuntimeError):  # too late: the loop is closed
                 loop.call_soon_threadsafe(done.set)
 
-        threading.Thread(target=shut_down, name="everturn-traces-end", daemon=True).start()
+        threading.Thread(target=shut_down, name=END_THREAD, daemon=True).start()
         try:
             await asyncio.wait_for(done.wait(), CLOSE_S)
         except TimeoutError:
             log.warning("traces not exported", why="the collector did not take the last ones in time")
+            self._exporter.shutdown()  # else it tries again, beside us, for half a minute
 
     def _readable(self, span: Span) -> ReadableSpan:
         return ReadableSpan(

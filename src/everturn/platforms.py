@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from everturn.clock import Clock
+from everturn.decide.admission import BY_HTTP, Verdict
 from everturn.errors import ConfigError
+from everturn.gateway_settings import admission_of, rights_of
+from everturn.model import SessionSource
+from everturn.objects import load_object, look_in
 from everturn.platform.interface import CanClose, Platform
-from everturn.settings import Config
+from everturn.settings import Config, OwnPlatformConfig
+from everturn.store.interface import Store
+from everturn.store.operations.admission import admitted
 
+_MATRIX_USER = re.compile(r"@[^:\s]+:\S+")
 VARIABLE = "EVERTURN_PLATFORMS_{}_TOKEN"
 CLOSE_S = 1.0
 
 
-def chat_platforms(config: Config, home: Path, clock: Clock) -> list[Platform]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """What a platform may be made of."""
+
+    config: Config
+    home: Path
+    clock: Clock
+    store: Store
+
+
+def chat_platforms(config: Config, home: Path, clock: Clock, store: Store) -> list[Platform]:
     """Those that are switched on. Raises ConfigError with what is wrong, and where."""
-    made: list[Platform] = []
-    if config.platforms.telegram.enabled:
-        made.append(_telegram(config, home, clock))
-    return made
+    wiring = Wiring(config=config, home=home, clock=clock, store=store)
+    made = [make(wiring) for name, make in BUILT_IN.items() if getattr(config.platforms, name).enabled]
+    return made + [_own(name, each, wiring) for name, each in config.platforms.own.items() if each.enabled]
 
 
 async def close_all(platforms: Iterable[Platform]) -> None:
@@ -32,9 +51,9 @@ async def close_all(platforms: Iterable[Platform]) -> None:
         await asyncio.wait(closing, timeout=CLOSE_S)
 
 
-def _telegram(config: Config, home: Path, clock: Clock) -> Platform:
-    own = config.platforms.telegram
-    token = token_of("telegram", own.token, own.token_file, home)
+def _telegram(wiring: Wiring) -> Platform:
+    config, own = wiring.config, wiring.config.platforms.telegram
+    token = token_of("telegram", own.token, own.token_file, wiring.home)
     number, _, rest = token.partition(":")
     if not number.isdigit() or not rest:
         raise ConfigError("platforms.telegram.token is not a token of @BotFather: it looks like 123456:ABC...")
@@ -50,8 +69,52 @@ def _telegram(config: Config, home: Path, clock: Clock) -> Platform:
         api_url=own.api_url,
         hook_url=f"{public}/hooks/telegram/{number}" if own.webhook else "",
         listening=own.groups == "all",
+        rights=rights_of(config.rights),
     )
-    return TelegramPlatform(settings, clock)
+    return TelegramPlatform(settings, wiring.clock)
+
+
+def _matrix(wiring: Wiring) -> Platform:
+    own = wiring.config.platforms.matrix
+    token = token_of("matrix", own.token, own.token_file, wiring.home)
+    if not own.homeserver.startswith(("https://", "http://")):
+        raise ConfigError(
+            'platforms.matrix.homeserver is the address of the homeserver, as "https://matrix.example.org"'
+        )
+    if not _MATRIX_USER.fullmatch(own.user):
+        raise ConfigError('platforms.matrix.user is the account as Matrix writes it, "@name:example.org"')
+    from everturn.platform.matrix import MatrixPlatform, MatrixSettings
+
+    settings = MatrixSettings(
+        homeserver=own.homeserver, user=own.user, token=token, listening=own.groups == "all"
+    )  # fmt: skip
+    admission = admission_of(wiring.config)
+
+    async def welcome(source: SessionSource) -> Verdict:
+        return await wiring.store.read(admitted, admission, source)
+
+    return MatrixPlatform(settings, wiring.clock, welcome)
+
+
+BUILT_IN: dict[str, Callable[[Wiring], Platform]] = {"telegram": _telegram, "matrix": _matrix}
+
+
+def _own(name: str, config: OwnPlatformConfig, wiring: Wiring) -> Platform:
+    """Somebody else's adapter: it is asked for what every platform is asked for, and nothing of it is believed."""
+    key = f"platforms.own.{name}"
+    if not config.object:
+        raise ConfigError(f'{key} is enabled but names no adapter; say {key}.object = "MODULE:OBJECT"')
+    if name in BUILT_IN or name in BY_HTTP:
+        raise ConfigError(f"{key}: there is a platform of this name already; choose another one")
+    look_in(wiring.home)
+    make = load_object(config.object)
+    try:
+        made = make(wiring.home, wiring.clock)
+    except Exception as error:  # whatever somebody else's code raises
+        raise ConfigError(f"{key}: {config.object} can not be made: {type(error).__name__}: {error}") from error
+    if getattr(made, "name", None) != name or not isinstance(getattr(made, "account", None), str):
+        raise ConfigError(f"{key}: {config.object} is no platform: it needs `name`, which is {name}, and `account`")
+    return cast("Platform", made)
 
 
 def token_of(platform: str, token: str, file: str, home: Path) -> str:

@@ -10,19 +10,25 @@ from collections.abc import Callable
 ALL: frozenset[str] = frozenset(
     {
         "inbox.before",  # a message was received, nothing is stored
+        "chat.moved",  # that a chat has another number is stored
         "inbox.committed",  # it is stored, the platform was not told
         "inbox.acknowledged",  # the platform was told
+        "cursor.moved",  # how far a platform was read is stored, without a message
         "backlog.settled",  # what piled up while we were away may go on, or its sender is owed a question
         "command.committed",  # a command's effect and end are stored
         "action.committed",  # what an operator did is stored, nobody was woken
         "person.let_in",  # somebody may speak from now on, they were not told
         "person.revoked",  # somebody may not any more; their turn has lost its fence and its task still runs
+        "channels.kept",  # where people talk, as a platform or conversations say it, is stored
         "restart.told",  # who asked for a restart is told that we are back, and that is stored
         "turn.begun",  # the turn is stored as running, the agent has not started
+        "media.fetched",  # a file that came with a message is in the home, no row says so
+        "media.settled",  # the turn's words name the files that came with them, and who misses one is owed a notice
         "turn.calling",  # the agent is about to call the model and that is stored
         "step.committed",  # a model response is stored (and its first effect begun)
         "effect.begun",  # an effect is stored as begun, not run
         "message.owed",  # a message that a tool sends is stored as owed, the tool's result is not
+        "media.copied",  # a file that a tool sends is in the home's folder of files, nobody is owed it
         "effect.acted",  # the effect ran, its result is not stored
         "effect.committed",  # its result is stored
         "approval.asked",  # a question is stored, its turn waits and nobody holds the key
@@ -33,12 +39,14 @@ ALL: frozenset[str] = frozenset(
         "turn.answering",  # the agent answered, nothing of it is stored
         "turn.finished",  # the answer and the obligation to deliver it are stored
         "turn.failed",  # a failed turn's end is stored
+        "doubt.asked",  # the question whether a reply arrived is stored
         "send.before",  # a reply is stored as being sent, the platform was not called
         "send.after",  # the platform took it, that is not stored
         "send.committed",  # the delivery is stored
         "preview.opened",  # that a part of a growing answer is about to be shown is stored
         "preview.sent",  # the platform took it, its id is not stored
         "preview.committed",  # its id is stored
+        "preview.removed",  # a part that the answer does not need is gone, that is not stored
         "recovery.instance",  # our instance row is stored, nothing was recovered
         "recovery.turn",  # one turn of a dead instance was recovered
         "recovery.outbox",  # replies of a dead instance were put right

@@ -5,14 +5,16 @@ by hand, and a world that wires them to a real gateway. Nothing here is patched 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
-from typing import Self
+from types import MappingProxyType
+from typing import Any, Self
+
+from msgspec import convert, to_builtins
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.clock import Clock, SystemClock
@@ -23,51 +25,19 @@ from everturn.errors import PlatformError, Refused
 from everturn.gateway.lifecycle import Gateway, Stop
 from everturn.gateway.parts import Settings
 from everturn.gateway.recovery import Report
-from everturn.model import Effect, Inbound, SessionSource, ToolCall
-from everturn.platform.interface import Limits, Platform
+from everturn.media import Media
+from everturn.model import Attachment, Effect, Inbound, SessionSource, ToolCall
+from everturn.platform.interface import Channel, Limits, Outgoing, Platform
 from everturn.store.interface import Store
 from everturn.store.open import open_store
+from everturn.testing_clock import ManualClock
 from everturn.tracing import Tracer
 
+__all__ = [
+    "OPEN_CARD", "CardPlatform", "DeletingPlatform", "EditingPlatform", "FakePlatform", "Fault", "FilePlatform", "ManualClock",
+    "ScriptedAgent", "Shown", "World", "key_of", "open_to_all",
+]  # fmt: skip
 OPEN_CARD = " [...]"  # how a card that is not closed looks
-
-
-class ManualClock:
-    """Time that passes only when it is told to."""
-
-    def __init__(self, at: float = 1_800_000_000.0) -> None:
-        self._at = at
-        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
-        self._numbers = count()
-
-    def now(self) -> float:
-        """UTC seconds."""
-        return self._at
-
-    def monotonic(self) -> float:
-        """The same seconds."""
-        return self._at
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait until the clock was moved far enough."""
-        if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        future = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._at + seconds, next(self._numbers), future))
-        await future
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass; who slept long enough wakes, in order."""
-        self._at += seconds
-        while self._sleepers and self._sleepers[0][0] <= self._at:
-            _, _, future = heapq.heappop(self._sleepers)
-            if not future.done():
-                future.set_result(None)
-
-    def set_back(self, seconds: float) -> None:
-        """The machine's clock was corrected: wall time goes back, nobody wakes."""
-        self._at -= seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +56,7 @@ class Shown:
     text: str
     key: str
     id: str
+    answers: str | None = None  # the message that it names as the one it answers
 
 
 class FakePlatform:
@@ -110,8 +81,10 @@ class FakePlatform:
         self.surety = surety
         self.limits = limits
         self.screen: list[Shown] = []
+        self.places: list[Channel] = []  # where it says that we are
         self._by_key: dict[str, str] = {}
         self.calls = 0
+        self._sent = 0
         self._said: list[Inbound] = []
         self.acknowledged = 0  # how many of the messages people wrote we were told are taken
         self._faults = iter(faults)
@@ -123,12 +96,26 @@ class FakePlatform:
 
     def say(self, chat: str, text: str, number: str | None = None, **about: str) -> str:
         """Somebody writes; returns the message's id."""
+        return self.attach(chat, text, (), None, number, about)
+
+    def attach(
+        self,
+        chat: str,
+        text: str,
+        files: Sequence[Attachment],
+        album: str | None = None,
+        number: str | None = None,
+        about: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """Somebody writes and sends files with it; returns the message's id."""
         message_id = number or f"m{len(self._said) + 1}"
         source = SessionSource(
-            platform=self.name, **({"chat_id": chat, "user_id": "ann", "message_id": message_id} | about)
+            platform=self.name, **({"chat_id": chat, "user_id": "ann", "message_id": message_id} | dict(about))
         )
-        self._said.append(Inbound(id=f"{message_id}@{chat}", source=source, text=text))
-        self._keep("said", id=message_id, chat=chat, text=text, about=about)
+        said = Inbound(id=f"{message_id}@{chat}", source=source, text=text, attachments=tuple(files), album=album)
+        self._said.append(said)
+        raw = to_builtins(said.attachments)
+        self._keep("said", id=message_id, chat=chat, text=text, about=dict(about), files=raw, album=album)
         self._notify()
         return message_id
 
@@ -174,6 +161,10 @@ class FakePlatform:
             return None
         return self._by_key.get(key)
 
+    async def channels(self) -> list[Channel]:
+        """Where we are, as a test said."""
+        return list(self.places)
+
     def reloaded(self) -> FakePlatform:
         """The platform as its file says now, whoever wrote there meanwhile."""
         return FakePlatform(self.name, self.surety, file=self._file)
@@ -182,31 +173,41 @@ class FakePlatform:
         """What a person in this chat sees of us."""
         return [shown.text for shown in self.screen if shown.chat == chat]
 
-    async def until(self, true: Callable[[], bool], timeout_s: float = 20) -> None:
+    async def until(self, true: Callable[[], bool], timeout_s: float = 60) -> None:
         """Wait for something to be true of this platform."""
         async with asyncio.timeout(timeout_s):
             while not true():
                 await self._changed.wait()
 
     def _show(self, to: SessionSource, text: str, key: str) -> str:
-        shown = Shown(to.chat_id or "", text, key, f"{self.name}-{len(self.screen) + 1}")
+        self._sent += 1
+        shown = Shown(to.chat_id or "", text, key, f"{self.name}-{self._sent}", to.message_id)
         self.screen.append(shown)
         self._by_key[key] = shown.id
-        self._keep("shown", chat=shown.chat, text=text, key=key, id=shown.id)
+        self._keep("shown", chat=shown.chat, text=text, key=key, id=shown.id, answers=shown.answers)
         self._notify()
         return shown.id
 
     async def _change_screen(self, message_id: str, text: str) -> None:
+        with self._faulty() as done:
+            if done:
+                self._replace(message_id, text)
+                self._keep("edited", id=message_id, text=text)
+
+    @contextmanager
+    def _faulty(self) -> Iterator[bool]:
+        """A call: whether it is done, and then the error that was ordered for it."""
         self.calls += 1
         fault = next(self._faults, None)
-        if fault is not None and not fault.accepted:
-            self._notify()
-            raise fault.error
-        self._replace(message_id, text)
-        self._keep("edited", id=message_id, text=text)
+        yield fault is None or fault.accepted
         self._notify()
         if fault is not None:
             raise fault.error
+
+    def _take_away(self, message_id: str) -> None:
+        self.screen = [each for each in self.screen if each.id != message_id]
+        if self.surety is Surety.READ_BACK:  # a history forgets what was deleted, a table of keys does not
+            self._by_key = {key: each for key, each in self._by_key.items() if each != message_id}
 
     def _replace(self, message_id: str, text: str) -> None:
         self.screen = [replace(each, text=text) if each.id == message_id else each for each in self.screen]
@@ -231,13 +232,17 @@ class FakePlatform:
             data = json.loads(line)
             match data.pop("what"):
                 case "said":
-                    self.say(data["chat"], data["text"], data["id"], **data["about"])
+                    files = convert(data.get("files", ()), tuple[Attachment, ...])
+                    self.attach(data["chat"], data["text"], files, data.get("album"), data["id"], data["about"])
                 case "acknowledged":
                     self.acknowledged = data["place"]
                 case "edited":
                     self._replace(data["id"], data["text"])
+                case "deleted":
+                    self._take_away(data["id"])
                 case _:
-                    self.screen.append(Shown(data["chat"], data["text"], data["key"], data["id"]))
+                    self._sent += 1
+                    self.screen.append(Shown(**data))
                     self._by_key[data["key"]] = data["id"]
         self._file = file
 
@@ -248,6 +253,55 @@ class EditingPlatform(FakePlatform):
     async def edit(self, to: SessionSource, message_id: str, text: str) -> None:  # noqa: ARG002  the id is enough here
         """Replace a message on the screen."""
         await self._change_screen(message_id, text)
+
+
+class DeletingPlatform(EditingPlatform):
+    """A platform on which what was sent can also be taken away."""
+
+    async def delete(self, to: SessionSource, message_id: str) -> None:  # noqa: ARG002  the id is enough here
+        """Take a message away; one that is gone stays so."""
+        with self._faulty() as done:
+            if done:
+                self._take_away(message_id)
+                self._keep("deleted", id=message_id)
+
+
+class FilePlatform(FakePlatform):
+    """A platform with files: those that people attach can be fetched, and ours appear on the screen.
+
+    `contents` has the bytes by reference; what is not there is gone. `fetch_faults` are met by the next fetches.
+    """
+
+    def __init__(self, *, contents: Mapping[str, bytes] | None = None, **given: Any) -> None:
+        super().__init__(**given)
+        self.contents = dict(contents or {})
+        self.fetch_faults: list[Exception] = []
+        self.fetches: list[str] = []
+        self.slow = asyncio.Event()  # what is called slow waits for it
+        self.files: dict[str, bytes] = {}  # what was sent, by the id on the screen
+
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """The bytes, in two pieces."""
+        self.fetches.append(attachment.ref)
+        self._notify()
+        if self.fetch_faults:
+            raise self.fetch_faults.pop(0)
+        if attachment.ref == "slow":
+            await self.slow.wait()
+        if attachment.ref not in self.contents:
+            raise Refused("the file is gone")
+        content = self.contents[attachment.ref]
+        half = len(content) // 2
+        for piece in (content[:half], content[half:]):
+            yield piece
+
+    async def send_file(self, to: SessionSource, file: Outgoing, key: str) -> str:
+        """Put a file on the screen: its name and its words are seen."""
+        content = await asyncio.to_thread(file.path.read_bytes)
+        seen = f"<{file.name}>"
+        number = await self.send(to, f"{seen} {file.words}" if file.words else seen, key)
+        self.files[number] = content
+        return number
 
 
 class CardPlatform(FakePlatform):
@@ -339,8 +393,11 @@ class World:
         clock: Clock | None = None,
         settings: Settings = Settings(burst_s=0.0),  # noqa: B008  frozen
         tracer: Tracer | None = None,
+        *,
+        media: Media | None = None,
     ) -> None:
         self.url = url
+        self._media = media
         self._tracer = tracer
         self._agent = agent
         self.platforms: Mapping[str, Platform] = {each.name: each for each in platforms}
@@ -364,7 +421,9 @@ class World:
     async def start(self) -> Report:
         """Open the database and start."""
         self._store = await open_store(self.url)
-        self._gateway = Gateway(self._store, self._agent, self.platforms, self.clock, self._settings, self._tracer)
+        self._gateway = Gateway(
+            self._store, self._agent, self.platforms, self.clock, self._settings, self._tracer, media=self._media
+        )
         return await self._gateway.start()
 
     async def stop(self, kind: str = "stop") -> bool:

@@ -206,7 +206,7 @@ class ScriptedModel:
         """Order a fault for the next requests, or for those that `words` and `results` describe."""
         self.faults.append(Fault(kind, times, retry_after, **which))
 
-    async def until(self, true: Callable[[], bool], timeout_s: float = 30) -> None:
+    async def until(self, true: Callable[[], bool], timeout_s: float = 60) -> None:
         """Wait for something to be true of what was seen."""
         async with asyncio.timeout(timeout_s):
             while not true():

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from everturn.agent.toolbox import Tool, ToolSource
 from everturn.clock import Clock
 from everturn.errors import ConfigError
+from everturn.media import MEGABYTE
 from everturn.model import Effect, SessionSource
 from everturn.settings import Config, McpConfig, ToolsConfig
 from everturn.settings.checks import EVERY
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from everturn.agent.tools.mcp import McpServer
-    from everturn.agent.tools.send import Sender
+    from everturn.agent.tools.send import FileSender, Places, Sender
     from everturn.search_index import SearchIndex
 
 SEARCH_FILE = "search.db"
@@ -46,6 +47,8 @@ class Workshop:
     clock: Clock
     store: Store
     send: Sender
+    places: Callable[[], Places | None] = lambda: None
+    files: Callable[[], FileSender | None] = lambda: None
 
 
 class Toolsets:
@@ -53,6 +56,7 @@ class Toolsets:
 
     def __init__(self, config: Config, workshop: Workshop) -> None:
         self._tools = config.tools
+        self._file_megabytes = config.limits.file_megabytes
         self._at = workshop
         self._index: SearchIndex | None = None
         self._sources: dict[str, ToolSource] = {}
@@ -141,8 +145,16 @@ class Toolsets:
             )
             for name, each in own.target.items()
         }
-        settings = SendSettings(targets=targets, own_chat=own.own_chat, text_chars=own.text_chars)
-        return send_tools(settings, self._at.send)
+        settings = SendSettings(
+            targets=targets,
+            own_chat=own.own_chat,
+            text_chars=own.text_chars,
+            directory=own.directory,
+            folder=self._folder("tools.send.folder", own.folder) if own.files else None,
+            uploads=self._at.home / "files",
+            file_bytes=int(self._file_megabytes * MEGABYTE),
+        )
+        return send_tools(settings, self._at.send, self._at.places, self._at.files)
 
     def _server(self, name: str, own: McpConfig) -> ToolSource:
         from everturn.agent.tools.mcp import McpServer, McpSettings
@@ -160,6 +172,7 @@ class Toolsets:
             folder=self._at.home,
             effects={tool: Effect(effect) for tool, effect in own.effects.items()},
             approval=own.approval,
+            context=own.context,
             trust_hints=own.trust_hints,
             start_s=own.start_s,
             call_s=own.call_s,

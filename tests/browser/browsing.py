@@ -15,12 +15,13 @@ from playwright.async_api import Browser, BrowserContext, Locator, Page, async_p
 from tests.cli.outside import call
 from tests.cli.program import Program
 from tests.house import ROOT
+from tests.postgres import free_port
 
 WAIT_MS = 60_000.0
 AXE = ROOT / "tests" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 expect.set_options(timeout=WAIT_MS)
 # One browser for the tests of a file: their coroutines run in one loop. The time is for two busy cores.
-MARKS = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+MARKS = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 
 
 class Gateway:
@@ -29,20 +30,18 @@ class Gateway:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.go = home.parent / "go"
-        self._port = "0"
+        self._port = str(free_port())
         self._program: Program | None = None
-        self.url = ""
+        self.url = f"http://127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Begin a life; the port is that of the life before."""
+        """Begin a life."""
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")]))
         self._program = Program(
             "run", "--port", self._port, home=self.home, EVERTURN_AGENT_KIND="python",
             EVERTURN_AGENT_OBJECT="tests.browser.talker:agent", PYTHONPATH=path, TALKER_GO=str(self.go),
         )  # fmt: skip
-        line = self._program.shows("http://127.0.0.1:").split("http://127.0.0.1:")[1]
-        self._port = line.split()[0].strip()
-        self.url = f"http://127.0.0.1:{self._port}"
+        self._program.shows(self.url)
 
     def kill(self) -> None:
         """End as by SIGKILL."""
@@ -114,7 +113,9 @@ class Screen:
 async def chromium() -> AsyncIterator[Browser]:
     """The system's Chromium."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"], timeout=2 * WAIT_MS
+        )
         yield browser
         await browser.close()
 

@@ -59,6 +59,10 @@ class Operations:
         """The row of a table that is seen and holds these words, with what it asks below."""
         return self.screen.page.locator("tbody", has_text=words).locator("visible=true").first
 
+    async def seen(self, chat: str, count: int) -> None:
+        """Wait until so much is seen of us in a chat."""
+        await self.people.until(lambda: len(self.people.texts(chat)) == count)
+
     async def look(self, view: str) -> None:
         """Choose a view at the top."""
         await self.screen.page.get_by_role("navigation", name="Operations").get_by_role("link", name=view).click()
@@ -87,12 +91,13 @@ async def operations(
     faults: Iterable[Fault | None] = (),
     surety: Surety = Surety.KEYED,
     shots: Path | None = None,
+    settings: Settings = ASKING,
     **context: object,
 ) -> AsyncIterator[Operations]:
     """Everything, with the page open. What the browser is like is said as Playwright says it."""
     people, agent = FakePlatform("people", surety, faults), Moody()
     opened = await browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | context))  # type: ignore[arg-type]
-    async with running(home, agent, ASKING, others=[people]) as web:
+    async with running(home, agent, settings, others=[people]) as web:
         try:
             yield Operations(web, people, agent, await enter_ops(opened, web, shots or home / "shots"))
         finally:

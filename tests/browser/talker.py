@@ -22,6 +22,7 @@ HOSTILE = f"""# <img src=x onerror="{ATTACK}">
 |---|---|
 | <iframe src="javascript:{ATTACK}"> | `</td><script>{ATTACK}</script>` |
 """
+LONGEST_S = 240.0
 GO = Path(os.environ.get("TALKER_GO", "go"))
 
 
@@ -62,7 +63,7 @@ class Talker:
     async def _slow(self, turn: TurnContext) -> Answer:
         await turn.calling()
         turn.stream(f"attempt {turn.attempt}: one **two**")
-        await poll(GO.exists)
+        await poll(GO.exists, LONGEST_S)
         turn.stream(f"attempt {turn.attempt}: one **two** three")
         return Answer(f"attempt {turn.attempt}: one **two** three and done")
 

@@ -20,5 +20,5 @@ def call(home: Path, path: str, body: object = None) -> Any:
     headers = {"Authorization": f"Bearer {(home / 'api_token').read_text().strip()}"}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(who.url + path, data, headers)
-    with urllib.request.urlopen(request, timeout=20) as response:
+    with urllib.request.urlopen(request, timeout=60) as response:
         return json.load(response)

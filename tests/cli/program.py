@@ -13,7 +13,7 @@ from typing import Self
 from everturn.home import Holder, Home, holder
 
 PROGRAM = [sys.executable, "-P", "-m", "everturn"]
-LONGEST_S = 40
+LONGEST_S = 120
 
 
 def environment(**more: str) -> dict[str, str]:

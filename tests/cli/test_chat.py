@@ -1,20 +1,19 @@
 """`everturn chat`: for programs by a pipe, for people on a terminal; it survives the gateway's restarts and its own."""
 
-import os
-import pty
-import signal
-import subprocess
 from pathlib import Path
-from typing import Self
 
+from tests.cli.holding import holding, let_go
 from tests.cli.outside import call, post
-from tests.cli.program import LONGEST_S, PROGRAM, GatewayProgram, Program, environment, everturn
+from tests.cli.program import GatewayProgram, Program, everturn
+from tests.cli.typist import Typist
 
 
 def test_each_piped_line_is_answered(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
-        ended = everturn("chat", home=tmp_path, text="one\n\n/status\nwork 2 0.1\n")
+        ended = everturn(
+            "chat", home=tmp_path, text="one\n\n/status\nwork 2 2\n"
+        )  # each step is long enough to be seen
         assert ended.code == 0
         assert "You said: one" in ended.out
         assert ended.out.endswith("done: 2 steps\n")
@@ -49,30 +48,33 @@ def test_what_was_answered_meanwhile_is_shown_once(tmp_path: Path) -> None:
 
 
 def test_a_chat_outlives_a_killed_gateway(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway, Program("chat", home=tmp_path) as chat:
+    env = holding(tmp_path)
+    with GatewayProgram(tmp_path, **env) as gateway, Program("chat", home=tmp_path) as chat:
         gateway.ready()
-        chat.enter("work 3 0.5\n")
-        chat.shows("step 1 of 3")
+        chat.enter("hold\n")
+        chat.shows("working: held")
         gateway.kill()
         chat.shows("the connection was lost")
         chat.enter("typed while nobody listened\n")
-        with GatewayProgram(tmp_path) as second:
+        let_go(tmp_path)
+        with GatewayProgram(tmp_path, **env) as second:
             second.ready()
             output = chat.shows("You said: typed while nobody listened")
             assert chat.wait() == 0
-    assert output.count("done: 3 steps") == 1
+    assert output.count("done: let go") == 1
     assert output.count("the connection was lost") == 1
     assert output.count("You said: typed while nobody listened") == 1
 
 
 def test_a_chat_shows_the_reply_that_was_finished_while_it_was_gone(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
+    with GatewayProgram(tmp_path, **holding(tmp_path)) as gateway:
         gateway.ready()
         with Program("chat", home=tmp_path) as chat:
-            chat.enter("work 2 0.3\n")
-            chat.shows("step 1 of 2")
+            chat.enter("hold\n")
+            chat.shows("working: held")
+        let_go(tmp_path)
         with Program("chat", home=tmp_path) as chat:
-            chat.shows("done: 2 steps")
+            chat.shows("done: let go")
 
 
 def test_without_a_gateway_a_pipe_does_not_wait_for_ever(tmp_path: Path) -> None:
@@ -84,54 +86,14 @@ def test_without_a_gateway_a_pipe_does_not_wait_for_ever(tmp_path: Path) -> None
     assert (missing.code, "does not exist" in missing.err) == (1, True)
 
 
-class Typist:
-    """A person at a terminal."""
-
-    def __init__(self, home: Path) -> None:
-        self._ours, theirs = pty.openpty()
-        command = [*PROGRAM, "chat", "--home", str(home)]
-        self._process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(TERM="xterm"), start_new_session=True
-        )
-        os.close(theirs)
-        self._seen = b""
-
-    def enter(self, text: str) -> None:
-        os.write(self._ours, text.encode())
-
-    def shows(self, text: str) -> str:
-        while text.encode() not in self._seen:
-            self._seen += os.read(self._ours, 4096)
-        return self._seen.decode()
-
-    def ends(self) -> int:
-        return self._process.wait(LONGEST_S)
-
-    def interrupts(self) -> int:
-        """Ctrl-C, again if it was too early to be heard."""
-        while True:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                return self._process.wait(3)
-            except subprocess.TimeoutExpired:
-                continue
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._process.kill()
-        self._process.wait(LONGEST_S)
-        os.close(self._ours)
-
-
 def test_a_person_talks_on_a_terminal_and_leaves_with_ctrl_d(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway, Typist(tmp_path) as person:
+    with GatewayProgram(tmp_path, **holding(tmp_path)) as gateway, Typist("chat", home=tmp_path) as person:
         gateway.ready()
         person.shows("> ")
-        person.enter("work 2 0.3\n")
-        person.shows(".. working: step 1 of 2")
-        person.shows("done: 2 steps")
+        person.enter("hold\n")
+        person.shows(".. working: held")
+        let_go(tmp_path)
+        person.shows("done: let go")
         person.enter("bye\n")
         person.shows("You said: bye")
         person.enter("\x04")
@@ -142,11 +104,11 @@ def test_a_person_talks_on_a_terminal_and_leaves_with_ctrl_d(tmp_path: Path) -> 
 def test_a_person_leaves_with_quit_or_is_interrupted(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
-        with Typist(tmp_path) as person:
+        with Typist("chat", home=tmp_path) as person:
             person.shows("> ")
             person.enter("/quit\n")
             assert person.ends() == 0
-        with Typist(tmp_path) as person:
+        with Typist("chat", home=tmp_path) as person:
             person.shows("> ")
             assert person.interrupts() == 130
 
@@ -155,6 +117,6 @@ def test_a_person_who_is_not_let_in_is_told_and_not_kept_waiting(tmp_path: Path)
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
         (tmp_path / "api_token").write_text("another\n")
-        with Typist(tmp_path) as person:
+        with Typist("chat", home=tmp_path) as person:
             person.shows("the gateway answered 401")
             assert person.ends() == 1

@@ -53,7 +53,7 @@ def ended(home: Path, message_id: str) -> str:
     return state if state not in {"running", "interrupted", "waiting"} else ""
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 async def test_a_file_composes_models_tools_agents_and_approvals(tmp_path: Path) -> None:
     async with ModelServer(ScriptedModel(key=KEY)) as server:
         write_settings(tmp_path, server.base_url)
@@ -93,3 +93,29 @@ def test_what_is_found_only_at_the_start_ends_it_with_78(tmp_path: Path, text: s
     ended = everturn("run", "--port", "0", home=tmp_path, EVERTURN_AGENT_KIND="")
     assert ended.code == 78
     assert said in ended.err
+
+
+OF_THEIR_OWN = """
+[platforms.own.folder]
+enabled = true
+object = "folder_platform:FolderPlatform"
+allow = ["ann"]
+"""
+
+
+async def test_a_platform_of_ones_own_answers_whom_it_may_and_goes_on_after_a_kill(tmp_path: Path) -> None:
+    (tmp_path / "folder_platform.py").write_text((ROOT / "examples" / "folder_platform.py").read_text())
+    (tmp_path / "everturn.toml").write_text(OF_THEIR_OWN)
+    for who, words in (("ann", "work 4 0.2"), ("eve", "hello")):
+        chat = tmp_path / "folder" / "in" / who
+        chat.mkdir(parents=True)
+        (chat / "1.txt").write_text(words)
+    out = tmp_path / "folder" / "out"
+    for last in (False, True):
+        with GatewayProgram(tmp_path) as gateway:
+            gateway.ready()
+            await poll(lambda: bool(list(tmp_path.glob("folder/in/ann/*.taken"))))
+            if last:
+                await poll(lambda: any("done: 4 steps" in path.read_text() for path in out.glob("ann/*.txt")))
+            gateway.kill()
+    assert len(list(out.glob("ann/*.txt"))) == 1

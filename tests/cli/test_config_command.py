@@ -26,6 +26,28 @@ def test_a_password_is_never_shown(tmp_path: Path, form: tuple[str, ...]) -> Non
     assert "db.example" in ended.out
 
 
+def test_how_answers_are_shown_in_a_chat_is_told_with_the_table_that_decides(tmp_path: Path) -> None:
+    """The chat's table, else the platform's, else the one for all, else what is built in."""
+    text = '[display]\nquote = "never"\n[display.platform.telegram]\nsilence = "send"\n[display.chat."telegram:-7"]\ntyping = false\n'
+    (tmp_path / "everturn.toml").write_text(text)
+    asked = ("config", "show", "--json", "--platform", "telegram")
+    there = json.loads(everturn(*asked, home=tmp_path).out)["settings"]
+    chat = json.loads(everturn(*asked, "--chat=-7", home=tmp_path).out)["settings"]
+    file = f"file {tmp_path / 'everturn.toml'}"
+    assert chat["display.typing"] == {"value": False, "origin": f'[display.chat."telegram:-7"], {file}'}
+    assert chat["display.silence"] == {"value": "send", "origin": f"[display.platform.telegram], {file}"}
+    assert chat["display.quote"] == {"value": "never", "origin": f"[display], {file}"}
+    assert chat["streaming.enabled"] == there["display.typing"] == {"value": True, "origin": "default"}
+    assert "agent.kind" not in chat
+
+
+@pytest.mark.parametrize(("asked", "said"), [("--chat=7", "needs --platform"), ("--platform=telegarm", "there are")])
+def test_a_place_that_is_none_is_refused(tmp_path: Path, asked: str, said: str) -> None:
+    ended = everturn("config", "show", asked, home=tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert said in ended.err
+
+
 def test_a_table_for_people_has_every_setting(tmp_path: Path) -> None:
     lines = everturn("config", "show", home=tmp_path).out.splitlines()
     assert [line.split() for line in lines if line.startswith("server.port")] == [["server.port", "8484", "default"]]

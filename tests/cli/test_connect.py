@@ -1,22 +1,28 @@
 """`everturn connect telegram`: from a secret to a platform that can be switched on, without the secret being shown."""
 
+import asyncio
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from everturn.cli.connect import connect
+from everturn.cli.commands import everturn
+from everturn.cli.connecting import enable
 from everturn.config import read_config
 from everturn.decide.connect_words import Bot, about_bot, next_steps, no_such_token
 from everturn.platforms import token_of
 from everturn.testing_telegram import TOKEN, TelegramProcess, TelegramServer, person
+from tests.cli.answering import answering
+from tests.cli.program import everturn as program
+from tests.cli.typist import Typist
 from tests.crash.gateways import Gateway, command
 
 
-def run(home: Path, url: str, token: str) -> tuple[int, str]:
-    arguments = ["telegram", "--home", str(home), "--token-file", "-", "--api-url", url]
-    result = CliRunner().invoke(connect, arguments, input=f"{token}\n")
+def run(home: Path, url: str, token: str, *more: str) -> tuple[int, str]:
+    arguments = ["connect", "telegram", "--home", str(home), "--token-file", "-", "--api-url", url, *more]
+    result = CliRunner().invoke(everturn, arguments, input=f"{token}\n")
     return result.exit_code, f"{result.output}{result.exception or ''}"
 
 
@@ -45,7 +51,78 @@ def test_a_token_that_does_not_work_changes_nothing(tmp_path: Path, token: str, 
     assert not list(home.glob("telegram_token")) if home.exists() else True
 
 
-@pytest.mark.timeout(120)
+def test_what_answers_like_no_telegram_is_told_in_words(tmp_path: Path) -> None:
+    for body in (b"<html>Welcome</html>", b"[]", b"{}"):
+        with answering({f"/bot{TOKEN}/getMe": body}) as url:
+            code, told = run(tmp_path / "home", url, TOKEN)
+        assert (code, told) == (1, f"what answers at {url} is not Telegram's Bot API")
+
+
+def test_settings_that_only_their_owner_reads_stay_so(tmp_path: Path) -> None:
+    file = tmp_path / "everturn.toml"
+    file.write_text("[agent]\n")
+    file.chmod(0o600)
+    assert enable(file, "telegram", "[platforms.telegram]\nenabled = true\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "[agent]" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "platforms = { matrix = { enabled = false } }\n",
+        "[platforms]\ntelegram = { enabled = false }\n",
+        "platforms.telegram.enabled = false\n",
+    ],
+)
+def test_settings_to_which_no_table_can_be_added_are_left_and_told(tmp_path: Path, settings: str) -> None:
+    """A table behind them would make all of them unreadable, and no gateway would start."""
+    file = tmp_path / "everturn.toml"
+    file.write_text(settings)
+    with TelegramProcess() as telegram:
+        code, told = run(tmp_path, telegram.url, TOKEN, "--owner", "7")
+    assert (code, "was left as it is; it should say" in told) == (0, True)
+    assert file.read_text() == f'{settings}\n[rights]\nowners = ["telegram:7"]\n'
+    assert read_config(tmp_path, None, {}, {}).config.rights.owners == ("telegram:7",)
+
+
+def test_settings_that_are_a_link_stay_one(tmp_path: Path) -> None:
+    real, link = tmp_path / "kept" / "settings.toml", tmp_path / "everturn.toml"
+    real.parent.mkdir()
+    real.write_text("[agent]\n")
+    link.symlink_to(real)
+    assert enable(link, "telegram", "[platforms.telegram]\nenabled = true\n")
+    assert (link.is_symlink(), "[platforms.telegram]" in real.read_text()) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("everturn.toml", b'x = "\xff"', "can not be read: it is not text"),
+        ("everturn.toml", b"x = ", "is not valid TOML"),
+        ("everturn.toml", None, "can not be read"),
+        ("telegram_token", None, "can not be written"),
+    ],
+)
+def test_what_can_not_be_read_or_written_is_told_in_words(
+    tmp_path: Path, name: str, content: bytes | None, words: str
+) -> None:
+    """None: a folder is in its place."""
+    file = tmp_path / name
+    file.mkdir() if content is None else file.write_bytes(content)
+    with TelegramProcess() as telegram:
+        code, told = run(tmp_path, telegram.url, TOKEN)
+    assert (code, f"{file} " in told, words in told, TOKEN in told) == (1, True, True, False)
+    assert not list(tmp_path.glob(".*.new"))
+
+
+@pytest.mark.parametrize("platform", ["telegram", "matrix"])
+def test_where_nobody_can_be_asked_that_is_said(tmp_path: Path, platform: str) -> None:
+    said = program("connect", platform, home=tmp_path / "home")
+    assert (said.code, "there is nobody to ask" in said.err) == (1, True)
+
+
+@pytest.mark.timeout(300)
 async def test_from_one_secret_to_an_answer(tmp_path: Path) -> None:
     """Connect, start, write, let in with the code, write again: nobody speaks to the agent before."""
     home, file = tmp_path / "home", tmp_path / "token"
@@ -63,6 +140,49 @@ async def test_from_one_secret_to_an_answer(tmp_path: Path) -> None:
         ann.says("hello again")
         await telegram.until(lambda: any("You said: hello again" in text for text in telegram.texts(ann.id)))
         assert not any("You said: hello\n" in text for text in telegram.texts(ann.id))
+
+
+@pytest.mark.timeout(300)
+async def test_who_connects_is_offered_to_be_the_owner_and_is_answered_what_they_wrote(tmp_path: Path) -> None:
+    """At a terminal: no code, no number to look up; what was written to find out who it is stays to be answered."""
+    home, file = tmp_path / "home", tmp_path / "token"
+    file.write_text(TOKEN)
+    async with TelegramServer() as server, Gateway(home, settings={}) as gateway:
+        telegram = server.telegram
+        eve, ann = person(telegram, "Eve"), person(telegram, "Ann")
+        await asyncio.to_thread(at_a_terminal, home, ["telegram", "--token-file", str(file), "--api-url", server.url], [
+            ("press Enter", lambda: [eve.says("who is this?"), ann.says("hello"), eve.says("anybody?")], "\n"),
+            (f"({eve.id}) wrote", list, "n\n"),
+            (f"({ann.id}) wrote", list, "y\n"),
+            (f"telegram:{ann.id} is the owner", list, ""),
+        ])  # fmt: skip
+        assert read_config(home, None, {}, {}).config.rights.owners == (f"telegram:{ann.id}",)
+        await gateway.up()
+        await telegram.until(lambda: any("You said: hello" in text for text in telegram.texts(ann.id)))
+        assert not any("You said" in text for text in telegram.texts(eve.id))
+
+
+def at_a_terminal(home: Path, arguments: list[str], story: list[tuple[str, Callable[[], object], str]]) -> None:
+    """What is shown, what happens then, and what is typed."""
+    with Typist("connect", *arguments, home=home) as typist:
+        for shown, happens, typed in story:
+            typist.shows(shown)
+            happens()
+            typist.enter(typed)
+        assert typist.ends() == 0
+
+
+def test_an_owner_can_be_named_and_those_of_the_settings_stay(tmp_path: Path) -> None:
+    with TelegramProcess() as telegram:
+        code, told = run(tmp_path / "new", telegram.url, TOKEN, "--owner", "7")
+        assert (code, "telegram:7 is the owner" in told, "pair approve" in told) == (0, True, False)
+        assert read_config(tmp_path / "new", None, {}, {}).config.rights.owners == ("telegram:7",)
+        (tmp_path / "old").mkdir()
+        (tmp_path / "old" / "everturn.toml").write_text('[rights]\nowners = ["web:ann"]\n')
+        code, told = run(tmp_path / "old", telegram.url, TOKEN, "--owner", "7")
+        assert (code, 'add "telegram:7" to its owners' in told) == (0, True)
+        assert read_config(tmp_path / "old", None, {}, {}).config.rights.owners == ("web:ann",)
+        assert run(tmp_path / "odd", telegram.url, TOKEN, "--owner", "ann")[0] == 2
 
 
 def test_what_is_missing_is_told_and_what_is_fine_is_not() -> None:

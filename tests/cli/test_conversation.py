@@ -71,7 +71,7 @@ def test_progress_is_the_last_line() -> None:
     ("typed", "offered"),
     [
         ("/und", ["/undo "]),
-        ("/RE", ["/resume ", "/retry ", "/reload ", "/restart "]),
+        ("/RE", ["/resume ", "/retry ", "/resend ", "/reload ", "/restart "]),
         ("/q", ["/queue ", "/quit "]),
         ("un", []),
     ],

@@ -63,6 +63,7 @@ def test_the_help_lists_every_command() -> None:
 
 
 GROUPS = {
+    "channels": ("list", "alias", "unalias"),
     "config": ("show",),
     "connect": ("telegram",),
     "dead": ("list", "send", "run", "drop"),

@@ -14,7 +14,7 @@ def code_of(home: Path, key: str, path: str) -> int:
     assert who is not None
     request = urllib.request.Request(who.url + path, headers={"Authorization": f"Bearer {key}"})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:

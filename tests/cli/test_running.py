@@ -95,3 +95,15 @@ def test_settings_that_became_wrong_hinder_only_a_restart(tmp_path: Path) -> Non
         assert (refused.code, "server.prot" in refused.err) == (78, True)
         assert gateway.holder() == before
         assert everturn("stop", home=tmp_path).code == 0
+
+
+def test_status_says_which_platform_can_not_be_read_and_since_when(tmp_path: Path) -> None:
+    nowhere = {"API_URL": "http://127.0.0.1:9", "ENABLED": "true", "TOKEN": "123456:secret-of-the-tests"}
+    env = {f"EVERTURN_PLATFORMS_TELEGRAM_{name}": value for name, value in nowhere.items()}
+    with GatewayProgram(tmp_path, **env) as gateway:
+        gateway.ready()
+        gateway.shows("telegram is not readable")
+        told = everturn("status", home=tmp_path).out
+    (line,) = (line for line in told.splitlines() if line.startswith("telegram 123456"))
+    assert " can not be read since 2" in line
+    assert "secret-of-the-tests" not in told

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 from everturn.home import Home, HomeLock, holder
+from tests.cli.holding import held, holding, let_go
 from tests.cli.outside import post
 from tests.cli.program import GatewayProgram, everturn
 
@@ -58,13 +59,15 @@ def test_restart_under_a_supervisor_is_a_new_process(tmp_path: Path) -> None:
         assert gateway.kill(signal.SIGTERM) == 0
 
 
-def test_what_a_restart_cuts_off_goes_on_with_its_note(tmp_path: Path) -> None:
+async def test_what_a_restart_cuts_off_goes_on_with_its_note(tmp_path: Path) -> None:
     (tmp_path / "everturn.toml").write_text("[drain]\ntimeout_s = 0.2\n")
-    with GatewayProgram(tmp_path, "--supervise") as gateway:
+    with GatewayProgram(tmp_path, "--supervise", **holding(tmp_path)) as gateway:
         gateway.ready()
-        post(tmp_path, "ann", "long", "work 2 1")
+        post(tmp_path, "ann", "long", "hold")
+        await held(tmp_path)
         assert everturn("restart", home=tmp_path).code == 0
-        assert "done: 2 steps" in everturn("chat", "ann", home=tmp_path, text="hello\n").out
+        let_go(tmp_path)
+        assert "done: let go" in everturn("chat", "ann", home=tmp_path, text="hello\n").out
         told = everturn("explain", "long", home=tmp_path).out
         assert gateway.kill(signal.SIGTERM) == 0
     assert "with the note resume:restart_timeout" in told
@@ -79,7 +82,7 @@ def test_restart_without_a_gateway_fails_and_says_how_to_start_one(tmp_path: Pat
 def test_a_wait_has_an_end(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
-        post(tmp_path, "ann", "long", "work 1 20")
+        post(tmp_path, "ann", "long", "work 1 600")
         ended = everturn("stop", "--timeout", "0.2", home=tmp_path)
         assert ended.code == 1
         assert "did not stop within 0.2 s" in ended.err

@@ -14,7 +14,7 @@ KEYED: dict[str, Any] = {"model": "main", "extra_headers": {"Idempotency-Key": "
 
 
 def client(gateway: GatewayProgram, home: Path) -> OpenAI:
-    return OpenAI(base_url=f"{gateway.ready().url}/v1", api_key=Home(home).api_token(), max_retries=0, timeout=30)
+    return OpenAI(base_url=f"{gateway.ready().url}/v1", api_key=Home(home).api_token(), max_retries=0, timeout=60)
 
 
 def say(api: OpenAI, text: str, **more: Any) -> str:

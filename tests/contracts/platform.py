@@ -4,18 +4,22 @@ A platform joins by one such class; tests/platform/test_contract.py then asks it
 """
 
 import asyncio
+import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from everturn.clock import Clock, SystemClock
 from everturn.decide.delivery import Surety
 from everturn.errors import OutcomeUnknown, Refused, TryLater
-from everturn.model import SessionSource
+from everturn.model import Attachment, SessionSource
 from everturn.platform.interface import CanPull, CanSend, Limits, Platform
-from everturn.testing import EditingPlatform, FakePlatform, Fault
+from everturn.testing import CardPlatform, EditingPlatform, FakePlatform, Fault, FilePlatform
 
+_CODE = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 WAITED_S = 3.0  # the delay that a platform which wants to be left alone asks for
+REVOKED_S = 60.0  # what we say waits for a new credential, and is not tried too often
 
 
 class Adapter(Platform, CanPull, CanSend, Protocol):
@@ -24,6 +28,8 @@ class Adapter(Platform, CanPull, CanSend, Protocol):
 
 class Driver(Protocol):
     """One platform, from the outside. It is entered with `async with`."""
+
+    after: str | None  # the place that is committed when the story begins
 
     def connected(self) -> Adapter:
         """A new adapter, as after a restart; what was acknowledged by an earlier one stays so."""
@@ -45,6 +51,10 @@ class Driver(Protocol):
         """What is seen of us in that chat."""
         ...
 
+    def code(self, chat: str = "one") -> list[str]:
+        """Of each of these messages, what is seen as code."""
+        ...
+
     def acknowledged(self) -> int:
         """How many of the messages the platform was told are taken."""
         ...
@@ -53,8 +63,14 @@ class Driver(Protocol):
         """What was acknowledged is delivered once more."""
         ...
 
+    def attaches(self, content: bytes, name: str, chat: str = "one") -> None:
+        """Somebody sends a document."""
+        ...
+
     def fail(self, kind: str) -> None:
-        """The next send meets `later`, `refused`, `unknown` (and is not done) or `unknown_but_done`."""
+        """The next send meets `later`, `revoked` (our credential is), `refused`, `unknown` (and is not done) or
+        `unknown_but_done`.
+        """
         ...
 
     async def until(self, true: Callable[[], object]) -> None:
@@ -66,9 +82,45 @@ class Driver(Protocol):
     async def __aexit__(self, *_: object) -> None: ...
 
 
+class Remote(Driver, Protocol):
+    """A platform on the other side of a network."""
+
+    def connected(self, *, clock: Clock | None = None) -> Adapter:
+        """The same, with a clock of the test's."""
+        ...
+
+    def garble(self) -> None:
+        """What is read next comes in the ways this platform is known for: twice, in disorder, with holes."""
+        ...
+
+    async def away(self) -> None:
+        """It can not be reached."""
+        ...
+
+    async def back(self) -> None:
+        """It can be again."""
+        ...
+
+
+class Pauses(SystemClock):
+    """The machine's clock, on which the first pauses take no time and are kept; one more waits until it is let go."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self.seconds: list[float] = []
+        self.enough, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        if len(self.seconds) > self._left:
+            self.enough.set()
+            await self.go_on.wait()
+
+
 class FakeDriver:
     """FakePlatform: the adapter and what it talks to are one; a file keeps what people said."""
 
+    after: str | None = None
     kind: type[FakePlatform] = FakePlatform
 
     def __init__(self, folder: Path) -> None:
@@ -82,6 +134,9 @@ class FakeDriver:
 
     def says(self, text: str, chat: str = "one") -> None:
         self._now.say(chat, text)
+
+    def attaches(self, content: bytes, name: str, chat: str = "one") -> None:
+        self._now.attach(chat, "", [Attachment(kind="document", ref=content.decode(), name=name)])
 
     def says_everywhere(self, text: str) -> int:
         places = [("a", "ann", "dm", ""), ("b", "bob", "dm", ""), ("g", "ann", "group", ""), ("g", "bob", "group", "")]
@@ -97,6 +152,9 @@ class FakeDriver:
     def texts(self, chat: str = "one") -> list[str]:
         return self._now.texts(chat)
 
+    def code(self, chat: str = "one") -> list[str]:
+        return ["\n".join(_CODE.findall(each)) for each in self.texts(chat)]
+
     def acknowledged(self) -> int:
         return self._now.acknowledged
 
@@ -106,6 +164,7 @@ class FakeDriver:
     def fail(self, kind: str) -> None:
         faults = {
             "later": Fault(TryLater("later", WAITED_S)),
+            "revoked": Fault(TryLater("get a new token", REVOKED_S)),
             "refused": Fault(Refused("no")),
             "unknown": Fault(OutcomeUnknown("?")),
             "unknown_but_done": Fault(OutcomeUnknown("?"), accepted=True),
@@ -126,10 +185,29 @@ class FakeDriver:
         return self.kind(surety=Surety.NEITHER, faults=faults, file=self._file, limits=Limits(text=400), repeat=repeat)
 
 
+class Echoing(FilePlatform):
+    """A platform with files, each of which is what it is called."""
+
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        yield attachment.ref.encode()
+
+
+class FileDriver(FakeDriver):
+    """FilePlatform."""
+
+    kind = Echoing
+
+
 class EditingDriver(FakeDriver):
     """EditingPlatform."""
 
     kind = EditingPlatform
+
+
+class CardDriver(FakeDriver):
+    """CardPlatform."""
+
+    kind = CardPlatform
 
 
 class _Endless(Iterator[Fault | None]):

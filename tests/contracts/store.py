@@ -44,7 +44,8 @@ TABLES = (
     *NUMBERED, "instance", "inbox", "cursor", "turn", "attempt", "effect", "outbox",
     "approval", "allowance", "spending", "failure", "restart", "output", "memory",
     "action", "recovery", "contact",
-    "person", "pairing", "pairing_lock", "credential",
+    "person", "pairing", "pairing_lock", "credential", "description",
+    "channel", "alias", "look",
 )  # fmt: skip
 Dump = dict[str, list[tuple[object, ...]]]
 
@@ -288,9 +289,9 @@ class Life(Values):
         rows = await self.store.read(transcript, (await self.entry(chat)).session_id or "", 0, 999)
         return [(row.role, row.content) for row in rows]
 
-    async def begun(self, text: str = "hello", chat: str = "c") -> Begun:
+    async def begun(self, text: str = "hello", chat: str = "c", **about: str) -> Begun:
         """A message is stored, and its turn begins with the same commit."""
-        accepted = await self.store.run(accept, self.arrival(text, chat), QUEUE, self.start())
+        accepted = await self.store.run(accept, self.arrival(text, chat, **about), QUEUE, self.start())
         assert accepted.begun is not None
         return accepted.begun
 
@@ -320,9 +321,9 @@ class Life(Values):
         await self.store.run(step, begun, asked, call_of(call), None, prove_it=False)
         await self.store.run(finish_effect, begun, result(begun, place + 1, call, at=self.now), None)
 
-    async def called(self, text: str = "hello", chat: str = "c") -> Begun:
+    async def called(self, text: str = "hello", chat: str = "c", **about: str) -> Begun:
         """A turn that has called its model: from now on an end of the process is an interruption."""
-        begun = await self.begun(text, chat)
+        begun = await self.begun(text, chat, **about)
         await self.store.run(calling, begun.turn)
         return begun
 

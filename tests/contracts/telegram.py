@@ -1,18 +1,29 @@
-"""Telegram for the suite of all platforms: our adapter against the local Telegram."""
+"""Telegram for the suite of all platforms: our adapter against the local Telegram, by polls and by webhook."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from everturn.clock import SystemClock
-from everturn.model import SessionSource
+from starlette.applications import Starlette
+
+from everturn.clock import Clock, SystemClock
+from everturn.model import Inbound, SessionSource
 from everturn.platform.telegram import TelegramPlatform, TelegramSettings
+from everturn.testing_serving import Listening, Reset
 from everturn.testing_telegram import BOT_ID, TOKEN, Person, TelegramServer, group, person, topic
+from everturn.web.hooks import Hooks
 from tests.contracts.platform import WAITED_S
+from tests.postgres import free_port
+
+HOOK_PATH = f"/hooks/telegram/{BOT_ID}"
 
 
 class TelegramDriver:
     """A chat of the suite is the direct chat of a person with that name."""
+
+    after: str | None = None  # Telegram keeps the place
 
     def __init__(self, _: Path | None = None) -> None:
         self.server = TelegramServer()
@@ -20,17 +31,22 @@ class TelegramDriver:
         self.telegram.state.reads_groups = True
         self._made: list[TelegramPlatform] = []
 
-    def connected(self, **settings: Any) -> TelegramPlatform:
+    def connected(self, *, clock: Clock | None = None, **settings: Any) -> TelegramPlatform:
         given: dict[str, Any] = {"token": TOKEN, "api_url": self.server.url, "listening": True}
-        own = TelegramSettings(**given | settings)
-        self._made.append(TelegramPlatform(own, SystemClock()))
+        self._made.append(self._new(TelegramSettings(**given | settings), clock or SystemClock()))
         return self._made[-1]
+
+    def _new(self, settings: TelegramSettings, clock: Clock) -> TelegramPlatform:
+        return TelegramPlatform(settings, clock)
 
     def person(self, chat: str) -> Person:
         return person(self.telegram, chat)
 
     def says(self, text: str, chat: str = "one") -> None:
         self.person(chat).says(text)
+
+    def attaches(self, content: bytes, name: str, chat: str = "one") -> None:
+        self.person(chat).sends_document(content, name, "text/plain")
 
     def says_everywhere(self, text: str) -> int:
         ann, bob = self.person("Ann"), self.person("Bob")
@@ -49,6 +65,9 @@ class TelegramDriver:
     def texts(self, chat: str = "one") -> list[str]:
         return self.telegram.texts(self.person(chat).id)
 
+    def code(self, chat: str = "one") -> list[str]:
+        return [_code_of(each) for each in self.telegram.screen(self.person(chat).id)]
+
     def acknowledged(self) -> int:
         return len(self.telegram.state.confirmed)
 
@@ -58,6 +77,7 @@ class TelegramDriver:
     def fail(self, kind: str) -> None:
         faults: dict[str, dict[str, Any]] = {
             "later": {"kind": "flood", "retry_after": int(WAITED_S)},
+            "revoked": {"kind": "error", "code": 401, "description": "Unauthorized"},
             "refused": {"kind": "error", "code": 403, "description": "Forbidden: bot was kicked"},
             "unknown": {"kind": "server"},
             "unknown_but_done": {"kind": "reset", "accepted": True},
@@ -66,6 +86,10 @@ class TelegramDriver:
 
     async def until(self, true: Callable[[], object]) -> None:
         await self.telegram.until(true)
+
+    def garble(self) -> None:
+        self.telegram.queue.reorder = True
+        self.deliver_again()
 
     async def away(self) -> None:
         """The platform can not be reached."""
@@ -83,3 +107,55 @@ class TelegramDriver:
         for each in self._made:
             await each.close_connections()
         await self.server.close()
+
+
+class AtTheDoor(TelegramPlatform):
+    """A webhook with a door of its own. What came through it is read as if it had been fetched: asking for the next answers
+    the last with 200, and who stops to read answers nothing.
+    """
+
+    def __init__(self, settings: TelegramSettings, clock: Clock, listening: Listening) -> None:
+        super().__init__(settings, clock)
+        self._listening = listening
+        self._came: asyncio.Queue[tuple[Inbound, asyncio.Future[None]]] = asyncio.Queue()
+
+    async def inbound(self, after: str | None) -> AsyncGenerator[Inbound, None]:
+        """What comes."""
+        await self._listening.open(Starlette(routes=Hooks([self], self._take).routes()))
+        watching = asyncio.create_task(self._watch(after))
+        taken: asyncio.Future[None] | None = None
+        try:
+            while True:
+                inbound, taken = await self._came.get()
+                yield inbound
+                taken.set_result(None)
+        finally:
+            watching.cancel()
+            if taken is not None and not taken.done():
+                taken.set_exception(Reset())
+            await self._listening.close()
+
+    async def _watch(self, after: str | None) -> None:
+        async for each in super().inbound(after):
+            await self._take(each)
+
+    async def _take(self, inbound: Inbound) -> None:
+        taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await self._came.put((inbound, taken))
+        await taken
+
+
+class HookDriver(TelegramDriver):
+    """The same by webhook: each adapter is another address that Telegram is told."""
+
+    def _new(self, settings: TelegramSettings, clock: Clock) -> TelegramPlatform:
+        listening = Listening(free_port())
+        return AtTheDoor(replace(settings, hook_url=f"{listening.url}{HOOK_PATH}"), clock, listening)
+
+
+def _code_of(message: dict[str, Any]) -> str:
+    text = message["text"].encode("utf-16-le")
+    blocks = [each for each in message.get("entities", []) if each["type"] == "pre"]
+    return "\n".join(
+        text[2 * each["offset"] : 2 * (each["offset"] + each["length"])].decode("utf-16-le") for each in blocks
+    )

@@ -28,7 +28,7 @@ class SmallDisk:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert self._holder.stdout is not None
-        assert await asyncio.wait_for(self._holder.stdout.readline(), 20) == b"mounted\n"
+        assert await asyncio.wait_for(self._holder.stdout.readline(), 60) == b"mounted\n"
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -22,9 +22,10 @@ from everturn.decide import words
 from everturn.decide.delivery import Surety
 from everturn.decide.rights import Rights
 from everturn.gateway.parts import Settings
+from everturn.media import Media
 from everturn.model import Effect, SessionSource, ToolCall
 from everturn.testing import FakePlatform, World
-from tests.waiting import poll
+from tests.waiting import LONGEST_S, poll
 
 DIED = 137
 CANCELLED = 3
@@ -52,6 +53,7 @@ class Life:
     death: Death | None = None
     surety: Surety = Surety.KEYED
     agent: Callable[[Path], Any] = field(default_factory=lambda: LedgerAgent)
+    platform: type[FakePlatform] = FakePlatform
     play: "Scenario | None" = None  # instead of the one that `scenario` names
     settings: Settings = field(
         default_factory=lambda: Settings(
@@ -121,25 +123,26 @@ def answer_to(words: str) -> str:
 
 def live(life: Life) -> None:
     """The process's whole life; its exit code says how it ended."""
+    runner = asyncio.Runner()  # it is not closed: what still runs when a life ends is abandoned, not tidied up
     try:
-        code = asyncio.run(_live(life))
+        code = runner.run(_live(life))
     except asyncio.CancelledError:
         code = CANCELLED
     os._exit(code)
 
 
 async def _live(life: Life) -> int:
-    platform = FakePlatform(file=life.folder / "platform", surety=life.surety)
+    platform = life.platform(file=life.folder / "platform", surety=life.surety)
     agent = life.agent(life.folder)
-    world = World(life.url, agent, [platform], settings=life.settings)
+    world = World(life.url, agent, [platform], settings=life.settings, media=Media(life.folder / "files"))
     hits: Counter[str] = Counter()
     points.install(_hook(life.death) if life.death else lambda name: hits.update([name]))
+    agent.send = partial(_send, world)  # a turn may go on before the start has ended
     await world.start()
-    agent.send = world.gateway.sending.send
     scenario = asyncio.ensure_future((life.play or SCENARIOS[life.scenario])(world, platform, agent))
     failed = asyncio.ensure_future(_wait_for(world.gateway.failed))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONGEST_S):
             await asyncio.wait({scenario, failed}, return_when=asyncio.FIRST_COMPLETED)
     except TimeoutError:
         return STUCK
@@ -148,6 +151,10 @@ async def _live(life: Life) -> int:
     scenario.result()
     (life.folder / "hits").write_text(json.dumps(hits))
     return DONE
+
+
+async def _send(world: World, turn: TurnContext, call_id: str, to: SessionSource | None, text: str, /) -> bool:
+    return await world.gateway.sending.send(turn, call_id, to, text)
 
 
 async def _wait_for(failed: asyncio.Future[None]) -> None:

@@ -11,13 +11,14 @@ _context.set_forkserver_preload(
         "tests.crash.lives",
         "tests.crash.models",
         "tests.crash.asking",
+        "tests.crash.matrix_lives",
         "tests.crash.telegram_lives",
         "tests.crash.streaming",
         "everturn.store.sqlite",
         "everturn.store.postgres",
     ]
 )
-LONGEST_S = 40
+LONGEST_S = 150  # longer than any life itself waits
 
 
 def run_process(target: Callable[..., None], *args: object) -> int:
@@ -30,6 +31,14 @@ def run_process(target: Callable[..., None], *args: object) -> int:
     process.join()
     process.close()
     return -1 if code is None else code
+
+
+def at_every_hit(die: Callable[[int], object]) -> int:
+    """Die at the first, second, ... hit until a life passes with none left (None); how many deaths there were."""
+    deaths = 0
+    while die(deaths + 1) is not None:
+        deaths += 1
+    return deaths
 
 
 def run_life(life: Life) -> int:

@@ -2,22 +2,27 @@
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import httpx
+import msgspec
 
 from everturn import points
+from everturn.agent.interface import Agent
 from everturn.clock import SystemClock
-from everturn.gateway.parts import Settings
 from everturn.platform.telegram import TelegramPlatform, TelegramSettings
 from everturn.testing import ScriptedAgent, World
 from everturn.testing_telegram import TOKEN
+from tests.crash.growing import SETTINGS, Growing
+from tests.crash.pressing import ALLOW, Careful, Notes
 from tests.waiting import poll
 
 DIED, DONE = 137, 0
-LONGEST_S = 30
-SETTINGS = Settings(stuck_after=0, unclean_boots=0, burst_s=0.0)
+LONGEST_S = 60
 
 
 @dataclass(frozen=True)
@@ -30,33 +35,59 @@ class TelegramLife:
     answer: str
     point: str = ""
     hit: int = 0
+    grows: bool = False  # whether the answer is seen while it is made
+    visited: str = ""  # a file for how often each point was reached
+    asks: str = ""  # who is asked before a tool is used, and presses a button
+
+
+def pressed(life: TelegramLife) -> bool:
+    """Press the button of the newest question on the screen; whether that was done, in this life or in an earlier one."""
+
+    def press() -> bool:
+        order = {"who": life.asks, "does": "presses_newest", "with": {"label": ALLOW}}
+        return bool(httpx.post(f"{life.telegram}/control/people", json=order).raise_for_status().json()["result"])
+
+    return Notes.of(life.database).pressed(press)
+
+
+async def _seen(life: TelegramLife, words: str) -> None:
+    """The person sees these words of ours."""
+    with httpx.Client() as client:
+        screen = f"{life.telegram}/control/screens/{life.chat}"
+        await poll(lambda: any(words in text for text in client.get(screen).json()), LONGEST_S)
 
 
 def live(life: TelegramLife) -> None:
     """The process's whole life. A death runs no except, no finally, no callback."""
+    reached: Counter[str] = Counter()
+    points.install(_hook(life, reached))
     asyncio.run(_live(life))
+    if life.visited:
+        Path(life.visited).write_bytes(msgspec.json.encode(reached))
     os._exit(DONE)
 
 
 async def _live(life: TelegramLife) -> None:
     settings = TelegramSettings(token=TOKEN, api_url=life.telegram)
     platform = TelegramPlatform(settings, SystemClock())
-    points.install(_hook(life))
-    world = World(life.database, ScriptedAgent(["tool"]), [platform], settings=SETTINGS)
+    world = World(life.database, _agent(life), [platform], settings=SETTINGS)
     await world.start()
-    with httpx.Client() as client:
-        screen = f"{life.telegram}/control/screens/{life.chat}"
-        await poll(lambda: any(life.answer in text for text in client.get(screen).json()), LONGEST_S)
+    if life.asks:
+        await poll(partial(pressed, life), LONGEST_S)
+    await _seen(life, life.answer)
     await world.stop()
 
 
-def _hook(life: TelegramLife) -> Callable[[str], None]:
-    hits = 0
+def _agent(life: TelegramLife) -> Agent:
+    if life.asks:
+        return Careful(Notes.of(life.database))
+    return Growing(partial(_seen, life)) if life.grows else ScriptedAgent(["tool"])
 
-    def reached(name: str) -> None:
-        nonlocal hits
-        hits += name == life.point
-        if name == life.point and hits == life.hit:
+
+def _hook(life: TelegramLife, reached: Counter[str]) -> Callable[[str], None]:
+    def count(name: str) -> None:
+        reached[name] += 1
+        if name == life.point and reached[name] == life.hit:
             os._exit(DIED)
 
-    return reached
+    return count

@@ -49,7 +49,7 @@ def die_at_every_hit(homes: Homes, point: str) -> int:
     return sum(1 for _ in itertools.takewhile(lambda hit: end_at(homes, Death(point, hit)) == DIED, itertools.count(1)))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
 def test_a_death_at_any_point_asks_nothing_twice_and_runs_nothing_without_a_yes(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str
@@ -65,7 +65,7 @@ def test_a_death_at_any_point_asks_nothing_twice_and_runs_nothing_without_a_yes(
     assert all(deaths.values()), deaths
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
 @pytest.mark.parametrize("point", sorted(MUST_VISIT))
 def test_a_cancellation_there_does_no_harm(

@@ -78,7 +78,7 @@ def hits_in(homes: Homes, busy: str) -> list[tuple[str, int]]:
     return [(point, hit) for point, count in hits.items() for hit in range(1, count + 1)]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("busy", MODES)
 @pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
 def test_a_death_at_any_point_loses_and_doubles_nothing(
@@ -90,7 +90,7 @@ def test_a_death_at_any_point_loses_and_doubles_nothing(
             end_at(homes, busy, Death(point, hit))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("busy", MODES)
 def test_a_cancellation_at_any_point_loses_and_doubles_nothing(
     busy: str, request: pytest.FixtureRequest, tmp_path: Path

@@ -7,21 +7,26 @@ from pathlib import Path
 import pytest
 
 from tests.crash.gateways import Gateway, command, sessions
+from tests.crash.held import HELD, settle_in
+from tests.waiting import poll
 
 WAIT_FOR_MESSAGE = {"EVERTURN_RECOVERY_RESUME": "on_message"}
-SHORT_DRAIN = {"EVERTURN_DRAIN_TIMEOUT_S": "0.3"}
+CUT_OFF = {"EVERTURN_DRAIN_TIMEOUT_S": "0.3"} | HELD  # before their turns end
 MARKED = ("state", "reason", "marked_at", "unclean_ends", "session_id")
 
 
-async def busy(gateway: Gateway, chat: str, text: str = "work 3 0.5") -> None:
-    """A chat whose turn is in the middle of its first effect."""
-    lines = len(gateway.ledger())
+async def busy(gateway: Gateway, chat: str, text: str, effects: int = 1) -> None:
+    """A chat whose turn has begun so many effects."""
     await gateway.says(chat, f"{chat}-long", text)
-    await gateway.event(chat, "turn", state="running")
-    async with asyncio.timeout(20), gateway.stream(chat, 0) as events:
-        async for event in events:
-            if event.kind == "delta" and len(gateway.ledger()) > lines:
-                return
+    turn = str((await gateway.event(chat, "turn", state="running")).data["turn"])
+    await poll(lambda: sum(line.startswith(f"{turn} ") for line in gateway.ledger()) >= effects)
+
+
+async def held(gateway: Gateway, chat: str, steps: int = 3) -> None:
+    """A chat whose turn is in the middle of its second effect, and stays there until it is cut off."""
+    settle_in(gateway.home)
+    await gateway.up()
+    await busy(gateway, chat, f"work {steps}", effects=2)
 
 
 async def answered(gateway: Gateway, chat: str, text: str = "hello") -> str:
@@ -42,9 +47,8 @@ async def test_sigterm_is_a_planned_end_that_lets_turns_finish(tmp_path: Path) -
 
 
 async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    async with Gateway(tmp_path, "--supervise", settings=SHORT_DRAIN) as gateway:
-        await gateway.up()
-        await busy(gateway, "one", "work 4 0.5")
+    async with Gateway(tmp_path, "--supervise", settings=CUT_OFF) as gateway:
+        await held(gateway, "one", steps=4)
         assert await answered(gateway, "two") is not None
         assert (await command("restart", home=tmp_path)).code == 0
         assert (await gateway.reply("one", "one-long")).startswith("done: 4 steps")
@@ -60,9 +64,8 @@ async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path
 
 async def test_a_chat_that_asks_for_a_restart_is_told_once_that_we_are_back(tmp_path: Path) -> None:
     """Who holds the home's token is the owner. A turn that runs goes on afterwards."""
-    async with Gateway(tmp_path, "--supervise", settings=SHORT_DRAIN) as gateway:
-        await gateway.up()
-        await busy(gateway, "one", "work 4 0.5")
+    async with Gateway(tmp_path, "--supervise", settings=CUT_OFF) as gateway:
+        await held(gateway, "one", steps=4)
         await gateway.says("two", "ask", "/restart")
         await gateway.ready(times=2)
         assert "restarts now" in await gateway.reply("two", "ask")
@@ -86,9 +89,8 @@ async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
     tmp_path: Path, kind: str, reason: str
 ) -> None:
     """D0.3: a lane that finished just before the drain is neither marked nor suspended."""
-    async with Gateway(tmp_path, settings=SHORT_DRAIN | WAIT_FOR_MESSAGE) as gateway:
-        await gateway.up()
-        await busy(gateway, "long")
+    async with Gateway(tmp_path, settings=CUT_OFF | WAIT_FOR_MESSAGE) as gateway:
+        await held(gateway, "long")
         await answered(gateway, "finished")
         assert (await command(kind, home=tmp_path)).code == 0
         if kind == "restart":
@@ -103,9 +105,8 @@ async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
 
 
 async def test_what_a_stop_cut_off_is_finished_by_the_next_life(tmp_path: Path) -> None:
-    async with Gateway(tmp_path, settings=SHORT_DRAIN) as gateway:
-        await gateway.up()
-        await busy(gateway, "one", "work 3 0.5")
+    async with Gateway(tmp_path, settings=CUT_OFF) as gateway:
+        await held(gateway, "one")
         assert (await command("stop", home=tmp_path)).code == 0
         assert await gateway.ended() == 0
         assert (await sessions(tmp_path))["one"]["reason"] == "shutdown_timeout"
@@ -139,9 +140,8 @@ async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
 
 async def test_a_kill_leaves_a_session_that_is_marked_already_as_it_is(tmp_path: Path) -> None:
     """D4.19: nothing was running there, so neither its mark, nor its time, nor its count changes; nobody is suspended."""
-    async with Gateway(tmp_path, settings=SHORT_DRAIN | WAIT_FOR_MESSAGE) as gateway:
-        await gateway.up()
-        await busy(gateway, "one")
+    async with Gateway(tmp_path, settings=CUT_OFF | WAIT_FOR_MESSAGE) as gateway:
+        await held(gateway, "one")
         await gateway.stopped()
         before = (await sessions(tmp_path))["one"]
         for _ in range(3):
@@ -152,7 +152,7 @@ async def test_a_kill_leaves_a_session_that_is_marked_already_as_it_is(tmp_path:
         assert {name: after[name] for name in MARKED} == {name: before[name] for name in MARKED}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 async def test_only_the_conversation_that_kills_the_gateway_is_suspended(tmp_path: Path) -> None:
     """Promise 9: its third unclean end in a row is the last; its user is told how to get it back, the others finish."""
     others = ["left", "right", "far"]

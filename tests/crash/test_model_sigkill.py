@@ -138,7 +138,7 @@ async def kill(folder: Path, url: str, kills: int, capsys: pytest.CaptureFixture
     assert not found, "\n".join([f"SEED={story.seed}", *found])
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_a_few_kills_of_model_turns_lose_double_and_repeat_nothing(
     tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

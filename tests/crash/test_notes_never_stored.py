@@ -51,7 +51,7 @@ class Home:
         """Wait for the last life's end; anything but a death or a planned end is a fault."""
         if self._process is None:
             return True
-        self._process.join(30)
+        self._process.join(120)
         code = self._process.exitcode
         self._process.kill()
         return code in {0, -signal.SIGKILL}
@@ -91,7 +91,7 @@ async def found_in(url: str, text: str) -> dict[str, int]:
         await store.close()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("deaths", [DEATHS, pytest.param(TORTURE_DEATHS, marks=pytest.mark.torture)])
 def test_no_table_holds_a_note_after_random_deaths(homes: list[Home], deaths: int) -> None:
     for number in range(deaths):

@@ -14,6 +14,7 @@ from everturn.decide.delivery import Surety
 from tests.crash.lives import CANCELLED, DIED, DONE, Death, Life, undisturbed
 from tests.crash.outside import history_of
 from tests.crash.processes import run_life, run_lives
+from tests.empty import EmptyFile
 from tests.history import problems
 from tests.postgres import PostgresServer, empty_database
 
@@ -45,12 +46,13 @@ class Homes:
         self._postgres = postgres
         self._count = itertools.count(1)
         self._database = postgres.create_database() if postgres else ""
+        self._empty = None if postgres else EmptyFile(folder)
 
     def fresh(self, scenario: str, death: Death | None = None, surety: Surety = Surety.KEYED) -> Life:
         """A life in a new home."""
         folder = self._folder / str(next(self._count))
         folder.mkdir()
-        url = self._database or f"sqlite:///{folder / 'everturn.db'}"
+        url = self._empty.copy(folder) if self._empty else self._database
         return Life(scenario, url, folder, death, surety)
 
     def forget(self, life: Life) -> None:
@@ -98,7 +100,7 @@ def cancel_at(homes: Homes, scenario: str, point: str, hit: int) -> None:
     homes.forget(life)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("engine", "scenario"), stories(["plain", "tools", "reset", "drain", "undo", "restart"], ON_BOTH)
 )
@@ -112,7 +114,7 @@ def test_a_death_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: 
     assert all(deaths.values()), deaths
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("engine", "scenario"), stories(["plain", "tools", "reset", "drain", "restart"], {"plain"}))
 def test_a_cancellation_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: str) -> None:
     """Who is cancelled releases; a loop that is cancelled ends the process, loudly."""
@@ -124,7 +126,7 @@ def test_a_cancellation_at_any_point_loses_and_doubles_nothing(homes: Homes, sce
             cancel_at(homes, scenario, point, hit)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", ["step.committed", "effect.acted", "turn.finished"])
 @pytest.mark.parametrize(
     ("engine", "scenario"),
@@ -156,7 +158,7 @@ def test_a_death_during_recovery_is_recovered_from(homes: Homes, first: str, sce
                 break
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", ["inbox.committed", "step.committed", "effect.acted", "send.before"])
 def test_two_gateways_recover_the_same_death_at_once(postgres: PostgresServer, tmp_path: Path, first: str) -> None:
     """On PostgreSQL two replicas may find the same dead one; each turn is taken up by one of them."""

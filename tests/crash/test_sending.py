@@ -18,7 +18,7 @@ def sent(life: Life) -> int:
     return platform.texts("two").count(SENT)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
 def test_a_tools_message_is_delivered_once(homes: Homes) -> None:
     """Promises 5 and 6: the call is repeated, the message is not."""

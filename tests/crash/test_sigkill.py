@@ -92,7 +92,7 @@ async def kill_under_load(home: Path, url: str, kills: int, capsys: pytest.Captu
     verdict(story, watched, capsys)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_a_dozen_kills_under_load_lose_and_double_nothing(
     tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +107,7 @@ async def test_very_many_kills_under_load_lose_and_double_nothing(
     await kill_under_load(tmp_path / "home", store_url, TORTURE_KILLS, capsys)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 async def test_a_supervisor_brings_a_killed_child_back_and_nothing_is_lost(
     tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,7 +120,7 @@ async def test_a_supervisor_brings_a_killed_child_back_and_nothing_is_lost(
     verdict(story, watched, capsys)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(900)
 async def test_planned_restarts_under_load_lose_nothing_and_interrupt_nobody(
     tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,24 +1,28 @@
 """Telegram with real gateways and kill -9: the conversation goes on, nothing is lost, and what may be doubled says so."""
 
-import itertools
 import os
 import secrets
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from everturn import points
+from everturn.decide.bubble_words import REPLACES
+from everturn.decide.delivery import MAY_REPEAT
 from everturn.testing_model import ModelServer, ScriptedModel
 from everturn.testing_telegram import TOKEN, Person, TelegramProcess, TelegramServer, person
 from tests.crash.gateways import Gateway
-from tests.crash.processes import run_process
+from tests.crash.growing import FIRST_WORDS
+from tests.crash.processes import at_every_hit, run_process
 from tests.crash.telegram_lives import DIED, DONE, TelegramLife, live
 from tests.crash.telegrams import telegram_gateway
 
@@ -26,6 +30,10 @@ KILLS = 3
 TORTURE_KILLS = max(20, int(os.environ.get("KILLS", "150")) // 5)
 PEOPLE = 4
 FINISH_S = 120.0
+LIFE_S = 3.0
+ACTIVE = 0.5  # so many of the lives say something; the others die whenever it may be
+CURSOR = "▌"
+SENDING = {"send.before", "send.after"}  # where Telegram may have an answer of which we do not know
 FAULTS: tuple[dict[str, Any], ...] = (
     {"kind": "flood", "method": "sendMessage"},
     {"kind": "flood", "method": "getUpdates"},
@@ -73,7 +81,7 @@ async def talking(folder: Path) -> AsyncIterator[Talk]:
             yield Talk(person(server.telegram, "Ann"), gateway, model.model)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 async def test_telegram_goes_on_with_its_session_and_whole_history_after_kill_nine_idle_and_in_a_turn(
     tmp_path: Path,
 ) -> None:
@@ -125,15 +133,26 @@ class Story:
     async def die(self, kills: int) -> None:
         for _ in range(kills):
             await self.gateway.ready()
+            before = self.shown()
             for _ in range(4):
                 self.write()
                 self.misbehave()
                 await self.gateway.lives_for(self.gateway.start_s * self.random.uniform(0.0, 0.2))
+            if self.random.random() < ACTIVE:  # this life does not end before it said something
+                with suppress(TimeoutError):
+                    await self.server.telegram.until(partial(self.said_more, before), LIFE_S)
             await self.gateway.killed()
             self.kills += 1
             self.write()
             await self.gateway.start()
         await self.gateway.ready()
+
+    def shown(self) -> int:
+        """How many bubbles people see."""
+        return sum(len(self.server.telegram.texts(who.id)) for who in {who.id: who for who, _ in self.asked}.values())
+
+    def said_more(self, before: int) -> bool:
+        return self.shown() > before
 
     def bubbles(self, who: Person, words: str) -> list[str]:
         return [text for text in self.server.telegram.texts(who.id) if f"You said: {words}" in text]
@@ -179,7 +198,7 @@ def out_loud(capsys: pytest.CaptureFixture[str]) -> Callable[[str], object]:
     return tell
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 async def test_a_few_kills_with_a_telegram_that_misbehaves_lose_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,24 +218,55 @@ async def test_many_kills_with_a_telegram_that_misbehaves_lose_nothing(
     assert marked <= story.kills + story.faults
 
 
-def die_at_every_hit(telegram: TelegramProcess, folder: Path, point: str) -> int:
-    """Die at the first, second, ... hit until a life passes with none left; how many deaths there were."""
-    for hit in itertools.count(1):
-        who, words = f"{point}-{hit}", f"at {point} {hit}"
-        telegram.act(who, "says", text=words)
-        url, chat = f"sqlite:///{folder / f'{point}-{hit}.db'}", telegram.person(who)
-        life = TelegramLife(url, telegram.url, chat, f"echo: {words}", point, hit)
+class Deaths:
+    """Lives in homes of their own, one after the other, all with one bot; `grows`: their answers are seen while they are made."""
+
+    def __init__(self, telegram: TelegramProcess, folder: Path, *, grows: bool = False) -> None:
+        self._telegram = telegram
+        self._folder = folder
+        self._grows = grows
+
+    def at_every_hit(self, point: str) -> int:
+        """Die at each hit of a point; how many deaths there were."""
+        return at_every_hit(partial(self.at, point))
+
+    def at(self, point: str, hit: int) -> list[str] | None:
+        """Die at this hit; what is on the screen after the next life, None if there was no such hit."""
+        life = self._prepared(f"{point}-{hit}", point, hit)
         code = run_process(live, life)
         assert code in {DIED, DONE}, (point, hit, code)
         if code == DIED:
             assert run_process(live, replace(life, point="")) == DONE, (point, hit)
-        texts = telegram.texts(chat)
-        assert texts.count(life.answer) <= 1, (point, hit, texts)
-        assert len(texts) == 1 or point.startswith("send."), (point, hit, texts)
-        if code == DONE:
-            return hit - 1
-        confirm_all(telegram)
-    raise AssertionError
+        texts = self._telegram.texts(life.chat)
+        confirm_all(self._telegram)
+        self._check(point, life.answer, texts)
+        return texts if code == DIED else None
+
+    def visited(self) -> list[str]:
+        """The points that a life without a death passes."""
+        file = self._folder / f"visited-{self._grows}"
+        assert run_process(live, replace(self._prepared("all", "", 0), visited=str(file))) == DONE
+        confirm_all(self._telegram)
+        return sorted(msgspec.json.decode(file.read_bytes()))
+
+    def _prepared(self, name: str, point: str, hit: int) -> TelegramLife:
+        who, words = f"{name}-{self._grows}", f"at {name}"
+        self._telegram.act(who, "says", text=words)
+        url, chat = f"sqlite:///{self._folder / f'{who}.db'}", self._telegram.person(who)
+        return TelegramLife(url, self._telegram.url, chat, f"{FIRST_WORDS} {words}", point, hit, self._grows)
+
+    def _check(self, point: str, answer: str, texts: list[str]) -> None:
+        """The whole answer stands last. The one that was in flight may stand above it, and then it says so; first words are in
+        flight beside the turn, at whatever point that is.
+        """
+        assert answer in texts[-1], (point, texts)
+        assert texts.count(answer) <= 1, (point, texts)
+        assert len(texts) == 1 or self._grows or point in SENDING, (point, texts)
+        assert len(texts) <= 2, (point, texts)
+        if len(texts) == 2:
+            assert texts[0].startswith(FIRST_WORDS), (point, texts)
+            assert (REPLACES if self._grows else MAY_REPEAT) in texts[1], (point, texts)
+        assert CURSOR not in texts[-1], (point, texts)
 
 
 def confirm_all(telegram: TelegramProcess) -> None:
@@ -224,17 +274,36 @@ def confirm_all(telegram: TelegramProcess) -> None:
     httpx.post(f"{telegram.url}/bot{TOKEN}/getUpdates", json={"offset": 2**31 - 1, "timeout": 0}).raise_for_status()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_a_death_at_the_border_to_telegram_loses_nothing(tmp_path: Path) -> None:
     """After the commit and before the acknowledgement; after the send and before its commit."""
     with TelegramProcess() as telegram:
-        assert all(die_at_every_hit(telegram, tmp_path, point) for point in ("inbox.committed", "send.after"))
+        deaths = Deaths(telegram, tmp_path)
+        assert all(deaths.at_every_hit(point) for point in ("inbox.committed", "send.after"))
+
+
+@pytest.mark.timeout(900)
+def test_first_words_that_are_out_at_a_death_are_replaced_by_an_answer_that_says_so(tmp_path: Path) -> None:
+    """Sent and not committed: a second bubble, and it tells of the first. Committed: the same bubble goes on to grow."""
+    with TelegramProcess() as telegram:
+        deaths = Deaths(telegram, tmp_path, grows=True)
+        sent, committed = deaths.at("preview.sent", 1), deaths.at("preview.committed", 1)
+    assert sent
+    assert sent[0].startswith(FIRST_WORDS)
+    assert REPLACES in sent[1]
+    assert committed == [f"{FIRST_WORDS} at preview.committed-1"]
 
 
 @pytest.mark.torture
-def test_a_death_at_any_point_with_telegram_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_death_at_any_point_with_telegram_loses_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, grows: bool
+) -> None:
     with TelegramProcess() as telegram:
-        deaths = {point: die_at_every_hit(telegram, tmp_path, point) for point in sorted(points.ALL)}
-    visited = {point: count for point, count in deaths.items() if count}
-    out_loud(capsys)(f"telegram: {sum(visited.values())} deaths at {len(visited)} points, 0 lost, 0 doubled in silence")
-    assert {"inbox.committed", "send.before", "send.after", "turn.finished"} <= visited.keys()
+        deaths = Deaths(telegram, tmp_path, grows=grows)
+        visited = {point: deaths.at_every_hit(point) for point in deaths.visited()}
+    what = "answers that grow" if grows else "whole answers"
+    totals = f"{sum(visited.values())} deaths at {len(visited)} points, 0 lost, 0 doubled in silence"
+    out_loud(capsys)(f"telegram, {what}: {totals}")
+    previews = {"preview.opened", "preview.sent", "preview.committed"} if grows else set()
+    assert {"inbox.committed", "send.before", "send.after", "turn.finished"} | previews <= visited.keys() <= points.ALL

@@ -1,16 +1,20 @@
 """Traces of real gateways at a real collector: one for each message, through a death."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 
-from everturn.otel import CLOSE_S, WAITING_SPANS, OtelTracer
+from everturn.otel import CLOSE_S, END_THREAD, WAITING_SPANS, OtelTracer
 from everturn.testing import FakePlatform, ScriptedAgent, World
 from everturn.tracing import Span
 from tests.collector import Collector, Got
 from tests.crash.gateways import Gateway
+from tests.crash.held import HELD, settle_in
+from tests.waiting import poll
 
 NOBODY = "http://127.0.0.1:9"
+JOIN_S = 20  # the exporter itself would try for half a minute
 SECRET = "a secret for the collector"
 
 
@@ -19,7 +23,7 @@ def turns(spans: list[Got]) -> list[Got]:
 
 
 def settings(collector: Collector) -> dict[str, str]:
-    return {
+    return HELD | {
         "EVERTURN_TELEMETRY_ENDPOINT": collector.url,
         "EVERTURN_TELEMETRY_SERVICE_NAME": "tested",
         "EVERTURN_TELEMETRY_HEADERS_ENV": "COLLECTOR_HEADERS",
@@ -28,11 +32,13 @@ def settings(collector: Collector) -> dict[str, str]:
 
 
 async def killed_in_a_turn(home: Path, collector: Collector) -> None:
-    """A gateway that is killed while it works, and one that goes on and ends well."""
+    """A gateway that is killed in its second effect, and one that goes on and ends well."""
     async with Gateway(home, settings=settings(collector)) as gateway:
+        settle_in(home)
         await gateway.up()
-        await gateway.says("alice-in-the-chat", "m1", "work 9 0.5")
+        await gateway.says("alice-in-the-chat", "m1", "work 9")
         await asyncio.to_thread(collector.until, lambda spans: any(each.name == "tool" for each in spans))
+        await poll(lambda: len(gateway.ledger()) == 2)
         await gateway.killed()
         await gateway.up()
         assert await gateway.reply("alice-in-the-chat", "m1") == "done: 9 steps (1 with unknown outcome)"
@@ -68,3 +74,6 @@ async def test_a_collector_that_is_not_there_costs_no_message_and_no_end(tmp_pat
     began = time.monotonic()
     await tracer.close()
     assert time.monotonic() - began < CLOSE_S + 1
+    for thread in [each for each in threading.enumerate() if each.name == END_THREAD]:
+        await asyncio.to_thread(thread.join, JOIN_S)
+        assert not thread.is_alive()  # nothing tries on beside us

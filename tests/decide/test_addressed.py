@@ -34,6 +34,11 @@ def test_in_a_direct_chat_everything_is_for_us(text: str, words: str | None) -> 
         ("@Everturn_Bot, hello", "hello"),
         ("hello @everturn_bot", "hello"),
         ("what does @everturn_bot think?", "what does @everturn_bot think?"),
+        ("@everturn_bot's opinion?", "@everturn_bot's opinion?"),
+        ("@everturn_bot: /new", "/new"),
+        ("@everturn_bot /start", "/help"),
+        ("@everturn_bot /new@other_bot", None),
+        ("@everturn_bot", ""),
         ("@everturn_bots hello", None),
         ("mail@everturn_bot", None),
         ("@other_bot hello", None),
@@ -54,5 +59,20 @@ def test_a_reply_to_us_is_for_us_and_so_is_everything_when_we_listen(text: str, 
     assert addressed(text, BOT, direct=False, listening=True) == words
 
 
+@pytest.mark.parametrize("name", ["@everturn_bot", "x"])
+def test_a_text_of_spaces_takes_no_longer_than_another_one(name: str) -> None:
+    """Whoever writes so must not hold everybody up: looked at from every place, this would take hours."""
+    spaces = " " * 200_000
+    words = "hi" if name.startswith("@") else f"hi{spaces}x"
+    assert addressed(f"@everturn_bot hi{spaces}{name}", BOT, direct=False) == words
+
+
 def test_without_a_name_nobody_can_mention_us() -> None:
     assert addressed("@ hello", "", direct=False) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("hello", "hello"), ("@everturn_bot hello", "hello"), ("/new@other_bot", None), ("", "")]
+)
+def test_words_that_replace_earlier_ones_need_not_name_us_again(text: str, words: str | None) -> None:
+    assert addressed(text, BOT, direct=False, edited=True) == words

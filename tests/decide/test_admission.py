@@ -4,7 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.decide.admission import CLOSED, NOBODY, OPEN, Admission, Policy, Standing, Verdict, standing_of, verdict
+from everturn.decide.admission import (
+    CLOSED,
+    NOBODY,
+    OPEN,
+    Admission,
+    Policy,
+    Standing,
+    Verdict,
+    is_person,
+    standing_of,
+    verdict,
+)
 from everturn.model import SessionSource
 
 POLICY = Policy(allow=("ann",), chats=("-100",), unknown="pair")
@@ -50,6 +61,27 @@ def test_who_may_speak(said: SessionSource, standing: Standing, expected: Verdic
     assert verdict(ADMISSION, said, standing) is expected
 
 
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (Policy(unknown="auto"), Verdict.PAIR),
+        (Policy(unknown="auto", allow=("ann",)), Verdict.SILENT),
+        (Policy(unknown="auto", chats=("-100",)), Verdict.SILENT),
+        (Policy(unknown="pair", allow=("ann",), chats=("-100",)), Verdict.PAIR),
+        (Policy(unknown="ignore"), Verdict.SILENT),
+        (Policy(), Verdict.SILENT),
+    ],
+)
+def test_a_stranger_is_offered_a_code_only_where_nobody_is_listed_unless_it_is_said(
+    policy: Policy, expected: Verdict
+) -> None:
+    """Users 9337: codes were sent to every stranger although there was a list. Owners are no list."""
+    admission = Admission(policies={"telegram": policy}, owners=("telegram:owen",))
+    assert verdict(admission, source("bob"), Standing.UNKNOWN) is expected
+    assert verdict(admission, source("bob", kind="group"), Standing.UNKNOWN) is Verdict.SILENT
+    assert verdict(admission, source("bob"), Standing.GRANTED) is Verdict.ALLOWED
+
+
 def test_without_a_policy_nobody_may_speak() -> None:
     """Promise 11."""
     assert verdict(CLOSED, source("ann"), Standing.UNKNOWN) is Verdict.SILENT
@@ -68,3 +100,25 @@ def test_without_a_policy_nobody_may_speak() -> None:
 )
 def test_what_rows_say_of_a_person(rows: list[tuple[str, bool]], expected: Standing) -> None:
     assert standing_of(rows) is expected
+
+
+@pytest.mark.parametrize(
+    ("platform", "user", "expected"),
+    [
+        ("telegram", "23456", True),
+        ("telegram", "-100123", True),  # an admin who stays unnamed speaks as the group
+        ("telegram", "@ann", False),
+        ("matrix", "@ann:x.example", True),
+        ("matrix", "ann", False),
+        ("own", "U0123ABC", True),
+        ("own", "a b", True),
+        ("own", "a\x1b[2J", False),
+        ("own", "", False),
+        ("", "ann", False),
+        ("api", "ann", False),  # who comes there has a key
+        ("web", "owner", False),
+    ],
+)
+def test_whose_name_can_be_let_in_or_turned_out(platform: str, user: str, *, expected: bool) -> None:
+    """What was done to nobody must not look as if it was done."""
+    assert is_person(platform, user) is expected

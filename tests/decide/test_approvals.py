@@ -5,7 +5,7 @@ import re
 import pytest
 
 from everturn.decide import approval_words
-from everturn.decide.approvals import Scope, closes, may_answer, person_of, remembered, scope_of
+from everturn.decide.approvals import Scope, closes, may_answer, person_in, person_of, remembered, scope_of
 from everturn.decide.keys import agent_of, session_key
 from everturn.model import SessionSource
 
@@ -52,7 +52,14 @@ def test_a_yes_is_found_again_only_where_it_was_given(person: str | None) -> Non
         assert name in remembered("s1", "key", person)
         assert (name in remembered("s2", "key", person)) is (scope is Scope.ALWAYS)
         assert name not in remembered("s1", "key", EVE)
+        assert person_in(name or "") == person
     assert scope_of(Scope.ONCE, "s1", "key", person) is None
+
+
+def test_a_persons_name_in_a_scope_is_whole() -> None:
+    for user in ("ann:example.org", "a:b:c", "session:s1:ann"):
+        for scope in (Scope.SESSION, Scope.ALWAYS):
+            assert person_in(scope_of(scope, "s1", "key", f"matrix:@{user}") or "") == f"matrix:@{user}"
 
 
 @pytest.mark.parametrize(

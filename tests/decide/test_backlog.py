@@ -2,9 +2,9 @@
 
 import pytest
 
-from everturn.decide.backlog import Arriving, Backlog, Policy, Settled, arriving, settle
+from everturn.decide.backlog import Arriving, Backlog, Policy, Settled, arriving, before_newest, count, settle
 
-NOW, STARTED = 10_000.0, 9_990.0
+NOW, SINCE = 10_000.0, 9_990.0
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_what_a_message_does_when_it_arrives(
     command: bool,  # noqa: FBT001  a column of the table
     expected: Arriving,
 ) -> None:
-    assert arriving(Backlog(policy=policy, age_s=age_s), said_at, STARTED, NOW, command=command) is expected
+    assert arriving(Backlog(policy=policy, age_s=age_s), said_at, SINCE, NOW, command=command) is expected
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_what_a_message_does_when_it_arrives(
     [
         (Policy.ALL, 3, Settled()),
         (Policy.NEWEST, 1, Settled()),
-        (Policy.NEWEST, 3, Settled(expire=2)),
+        (Policy.NEWEST, 3, Settled(newest=True)),
         (Policy.DIGEST, 3, Settled(together=True)),
         (Policy.ASK, 1, Settled(ask=True)),
         (Policy.ASK, 3, Settled(ask=True)),
@@ -47,3 +47,20 @@ def test_what_a_message_does_when_it_arrives(
 )
 def test_what_becomes_of_those_that_were_held(policy: str, held: int, expected: Settled) -> None:
     assert settle(policy, held) == expected
+
+
+@pytest.mark.parametrize(
+    ("albums", "messages", "before"),
+    [
+        ([], 0, 0),
+        ([None], 1, 0),
+        ([None, None, None], 3, 2),
+        (["a", "a", "a"], 1, 0),
+        ([None, "a", "a"], 2, 1),
+        (["a", "a", None], 2, 2),
+        (["a", "a", "b"], 2, 2),
+        (["a", None, "a"], 3, 2),
+    ],
+)
+def test_an_album_is_one_message(albums: list[str | None], messages: int, before: int) -> None:
+    assert (count(albums), before_newest(albums)) == (messages, before)

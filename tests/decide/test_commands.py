@@ -16,6 +16,7 @@ from everturn.decide.commands import (
     Declared,
     Right,
     nearest,
+    number_in,
     parse_command,
 )
 from everturn.store.operations.commands import DOES
@@ -110,3 +111,20 @@ def test_the_nearest_command_is_offered(name: str, meant: str | None) -> None:
 def test_any_text_can_be_asked(text: str) -> None:
     command = parse_command(text)
     assert command is None or command.name == command.name.lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("7", 7),
+        ("007", 7),
+        ("9" * 18, 10**18 - 1),
+        ("9" * 19, None),
+        ("1" * 5000, None),
+        ("-1", None),
+        ("", None),
+        ("²", None),
+    ],
+)
+def test_a_number_is_only_read_where_it_can_be_one_of_ours(text: str, number: int | None) -> None:
+    assert number_in(text) == number

@@ -11,6 +11,7 @@ from everturn.decide.delivery import (
     Retry,
     Surety,
     after_failure,
+    is_too_late,
     marked,
     when_uncertain,
 )
@@ -19,19 +20,26 @@ from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 NOW = 1_760_000_000.0
 
 
-def waits(error: PlatformError, attempts: int, max_attempts: int = 20) -> float:
-    decision = after_failure(error, attempts, NOW, valid_until=None, max_attempts=max_attempts)
+def decided(
+    error: PlatformError, tries: int, failures: int, *, valid_s: float | None = None, harmless: bool = False
+) -> Retry | GiveUp:
+    valid_until = None if valid_s is None else NOW + valid_s
+    return after_failure(error, tries, failures, NOW, valid_until=valid_until, harmless=harmless)
+
+
+def waits(error: PlatformError, tries: int, failures: int = 1, *, harmless: bool = False) -> float:
+    decision = decided(error, tries, failures, harmless=harmless)
     assert isinstance(decision, Retry)
     return decision.at - NOW
 
 
 @pytest.mark.parametrize(
-    ("attempts", "wait_s"), [(0, 1), (1, 1), (2, 2), (3, 4), (8, 128), (9, 256), (10, 300), (19, 300)]
+    ("tries", "wait_s"), [(0, 1), (1, 1), (2, 2), (3, 4), (8, 128), (9, 256), (10, 300), (19, 300)]
 )
-def test_the_back_off_grows_to_five_minutes(attempts: int, wait_s: float) -> None:
-    assert waits(TryLater("busy", 0), attempts) == wait_s
-    assert waits(OutcomeUnknown("timed out"), attempts) == wait_s
-    assert waits(PlatformError("odd"), attempts) == wait_s
+def test_the_back_off_grows_to_five_minutes(tries: int, wait_s: float) -> None:
+    assert waits(TryLater("busy", 0), tries) == wait_s
+    assert waits(OutcomeUnknown("timed out"), tries) == wait_s
+    assert waits(PlatformError("odd"), tries) == wait_s
 
 
 def test_the_platforms_own_delay_is_kept() -> None:
@@ -39,26 +47,53 @@ def test_the_platforms_own_delay_is_kept() -> None:
     assert waits(TryLater("flood", 3), 5) == 16
 
 
+def test_a_wait_that_was_ordered_is_no_failed_try() -> None:
+    """However often: only the reply's own time ends it. Between orders it is asked at least once a minute."""
+    assert waits(TryLater("flood", 40), 1000, 1000) == 60
+    assert waits(TryLater("flood", 400), 1000, 1000) == 400
+    assert isinstance(decided(TryLater("flood", 40), 1000, 0, valid_s=59), GiveUp)
+
+
+def test_a_failure_after_many_waits_is_the_first() -> None:
+    assert waits(OutcomeUnknown("timed out"), 1000, 1) == 300
+
+
 @pytest.mark.parametrize(("delay_s", "wait_s"), [(-5, 1), (math.nan, 1), (math.inf, 86_400)])
 def test_a_senseless_delay_is_bounded(delay_s: float, wait_s: float) -> None:
     assert waits(TryLater("odd", delay_s), 1) == wait_s
 
 
+@pytest.mark.parametrize(
+    ("valid_s", "seen", "late"),
+    [(None, False, False), (1, False, False), (0, False, False), (-1, False, True), (-1, True, False)],
+)
+def test_what_is_of_no_use_is_not_begun_but_brought_to_its_end(valid_s: float | None, seen: bool, late: bool) -> None:  # noqa: FBT001
+    valid_until = None if valid_s is None else NOW + valid_s
+    assert is_too_late(valid_until, NOW, seen=seen) is late
+
+
 def test_what_is_refused_is_given_up_at_once() -> None:
-    decision = after_failure(Refused("bot was blocked"), 1, NOW, valid_until=None)
-    assert decision == GiveUp("the platform refused it: bot was blocked")
+    assert decided(Refused("bot was blocked"), 1, 1) == GiveUp("the platform refused it: bot was blocked")
 
 
-def test_attempts_are_bounded_and_the_reason_is_plain() -> None:
-    assert isinstance(after_failure(TryLater("busy", 0), 7, NOW, valid_until=None), Retry)
-    decision = after_failure(TryLater("busy", 0), 8, NOW, valid_until=None)
-    assert decision == GiveUp("gave up after 8 attempts: busy")
+def test_failures_are_bounded_and_the_reason_is_plain() -> None:
+    assert isinstance(decided(TryLater("busy", 0), 7, 7), Retry)
+    assert decided(TryLater("busy", 0), 8, 8) == GiveUp("gave up after 8 failed attempts: busy")
+
+
+def test_a_platform_in_trouble_is_waited_for_where_nothing_can_appear_twice() -> None:
+    """Promise 12: for an hour, and asked every minute."""
+    gone_s, failures = 0.0, 1
+    while isinstance(decision := decided(OutcomeUnknown("502"), failures, failures, harmless=True), Retry):
+        gone_s, failures = gone_s + decision.at - NOW, failures + 1
+    assert waits(OutcomeUnknown("502"), 20, 20, harmless=True) == 60
+    assert 3500 < gone_s < 4000
 
 
 def test_nothing_is_sent_after_it_lost_its_use() -> None:
     error = TryLater("busy", 10)
-    assert after_failure(error, 1, NOW, valid_until=NOW + 10) == Retry(NOW + 10)
-    decision = after_failure(error, 1, NOW, valid_until=NOW + 9)
+    assert decided(error, 1, 1, valid_s=10) == Retry(NOW + 10)
+    decision = decided(error, 1, 1, valid_s=9)
     assert isinstance(decision, GiveUp)
     assert "busy" in decision.why
 
@@ -66,6 +101,7 @@ def test_nothing_is_sent_after_it_lost_its_use() -> None:
 @pytest.mark.parametrize("policy", ["mark", "ask", "drop"])
 def test_doubt_is_settled_by_key_or_by_looking_else_by_the_owner_promise_6(policy: str) -> None:
     assert when_uncertain(Surety.KEYED, policy) is Doubtful.REPEAT
+    assert when_uncertain(Surety.KEYED, policy, readable=True) is Doubtful.LOOK
     assert when_uncertain(Surety.READ_BACK, policy) is Doubtful.LOOK
     assert when_uncertain(Surety.NEITHER, policy) is Doubtful(policy)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from everturn.decide.delivery import Doubtful
 from everturn.decide.streaming import (
     Growth,
+    Look,
     Pace,
     growing,
     grown,
@@ -14,12 +15,17 @@ from everturn.decide.streaming import (
     part_key,
     resolved,
     room,
+    said_before,
+    so_far,
+    stated,
+    together,
     visible,
     wait_s,
+    whole,
     with_marks,
 )
 from everturn.decide.text import split, utf16
-from everturn.model import Bubble
+from everturn.model import Bubble, Message, ToolCall
 
 PACE = Pace(interval_s=1, min_chars=10, cursor="|")
 
@@ -88,6 +94,24 @@ def test_what_is_shown_of_a_whole_answer(text: str, shown: str) -> None:
     assert is_silence(text) == (shown == "" and "think" not in text)
 
 
+@pytest.mark.parametrize(
+    ("text", "look", "shown"),
+    [
+        ("(silent)", Look(silence="send"), "(silent)"),
+        ("<think>a</think>", Look(silence="send"), ""),
+        ("<think>a</think>Yes", Look(reasoning=True), "<think>a</think>Yes"),
+        ("<think>not closed yet", Look(reasoning=True), "<think>not closed yet"),
+    ],
+)
+def test_what_is_left_away_is_a_setting(text: str, look: Look, shown: str) -> None:
+    assert {visible(text, finished=finished, look=look) for finished in (True, False)} == {shown}
+
+
+@pytest.mark.parametrize(("quote", "where"), [("groups", {"group"}), ("always", {"dm", "group"}), ("never", set())])
+def test_where_the_answered_message_is_named(quote: str, where: set[str]) -> None:
+    assert {each for each in ("dm", "group") if Look(quote=quote).quotes(each)} == where
+
+
 @given(st.text(st.sampled_from("ab \n`~<think>/😀"), max_size=200), st.integers(20, 60))
 def test_no_part_is_longer_than_the_platform_takes(text: str, limit: int) -> None:
     assert all(utf16(piece) <= limit for piece in growing(text, limit, utf16, " ▌"))
@@ -129,3 +153,75 @@ def test_what_replaces_another_has_its_own_key_and_says_so() -> None:
 @pytest.mark.parametrize(("before", "text", "by"), [("", "abc", 3), ("ab", "abc", 1), ("xy", "abc", 3)])
 def test_another_text_is_new_as_a_whole(before: str, text: str, by: int) -> None:
     assert grown(before, text) == by
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "shown"),
+    [
+        ("", "Hello", "Hello"),
+        ("Let me look.", "It is there.", "Let me look.\n\nIt is there."),
+        ("Let me look. \n", "\nIt is there.", "Let me look.\n\nIt is there."),
+        ("Let me look.", "", "Let me look."),
+        ("Let me look.", "Let me look. It is there.", "Let me look. It is there."),  # it says all of it again
+        ("```\ncode", "Done.", "```\ncode\n```\n\nDone."),
+    ],
+)
+def test_what_was_said_before_a_tool_stands_above_what_follows(before: str, text: str, shown: str) -> None:
+    assert together(before, text) == so_far(before, text) == stated(before, text) == shown
+    assert not text or whole(before, text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "growing_so", "before_a_tool", "at_last"),
+    [
+        ("(sil", "Words.", "Words.\n\n(sil", "Words.\n\n(sil"),  # it may become silence
+        ("(silent)", "Words.", "Words.", "(silent)"),  # and then takes back what was said
+        ("<think>hm</think>Yes.", "Words.\n\nYes.", "Words.\n\nYes.", "Words.\n\nYes."),
+        ("Yes.\n<think>hm", "Words.\n\nYes.\n", "Words.\n\nYes.\n", "Words.\n\nYes.\n<think>hm"),
+    ],
+)
+def test_thoughts_and_silence_beneath_words(text: str, growing_so: str, before_a_tool: str, at_last: str) -> None:
+    shown = so_far("Words.", text), stated("Words.", text), whole("Words.", text)
+    assert shown == (growing_so, before_a_tool, at_last)
+
+
+def test_what_was_said_since_a_person_was_asked() -> None:
+    rows = [
+        Message(role="user", content="go"),
+        *(Message(role="assistant", content=f"word {call}", calls=(ToolCall(call, "write"),)) for call in "abc"),
+        Message(role="tool", content="done", call_id="c"),
+        Message(role="assistant", content="the answer"),
+    ]
+    assert said_before(rows, ()) == "word a\n\nword b\n\nword c"
+    assert said_before(rows, {"b"}) == "word c"
+    assert said_before(rows, {"c"}) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "So:\n```xml\n<think>\nhm\n</think>\n```\nDone.",
+        "~~~\n<think>hm</think>\n~~~",
+        "```\n```\nnone\n```\n<thinking>x</thinking>\n```",
+        "````\n```\n<think>hm</think>\n````\nDone.",
+        "```\n<think>hm</think>\nit is not closed",
+    ],
+)
+def test_what_stands_in_a_code_block_is_shown_as_it_is(text: str) -> None:
+    assert visible(text, finished=True) == visible(text, finished=False) == text
+
+
+def test_thoughts_may_hold_code() -> None:
+    assert visible("<think>\n```\nx\n</think>\nDone.\n```\ny\n```", finished=True) == "Done.\n```\ny\n```"
+    assert visible("```\nx\n```\n<think>hm</think>\nDone.", finished=True) == "```\nx\n```\nDone."
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "mark", ["<think>\n", "\n<think>\n", "```\n<think>\n", "<think>\n<thought>\n", "<think></thought>\n"]
+)
+def test_a_text_of_tags_that_nobody_closes_is_read_at_once(mark: str) -> None:
+    """Whoever brings a model to write so must not hold everybody up: each tag looked through all that follows it."""
+    text = mark * (100_000 // len(mark))
+    assert visible(text, finished=True) == text
+    assert text.startswith(visible(text, finished=False))

@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.decide.reconnecting import LONGEST_S, pause_s
-from everturn.decide.telegram_errors import Moved, NotModified, Unparsed, error_of
+from everturn.decide.telegram_errors import Gone, Moved, NoThread, NotModified, Unfit, Unparsed, error_of
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 
 
@@ -14,9 +14,15 @@ from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
         (400, "Bad Request: message is not modified: specified new", NotModified),
         (400, "Bad Request: can't parse entities: Unsupported start tag", Unparsed),
         (400, "Bad Request: message is too long", Refused),
-        (401, "Unauthorized", Refused),
+        (400, "Bad Request: message to delete not found", Gone),
+        (400, "Bad Request: message thread not found", NoThread),
+        (400, "Bad Request: TOPIC_DELETED", NoThread),
+        (400, "Bad Request: PHOTO_INVALID_DIMENSIONS", Unfit),
+        (400, "Bad Request: IMAGE_PROCESS_FAILED", Unfit),
+        (400, "Bad Request: VOICE_MESSAGES_FORBIDDEN", Unfit),
+        (401, "Unauthorized", TryLater),
         (403, "Forbidden: bot was blocked by the user", Refused),
-        (404, "Not Found", Refused),
+        (404, "Not Found", TryLater),
         (409, "Conflict: terminated by other getUpdates request", TryLater),
         (413, "Request Entity Too Large", Refused),
         (429, "Too Many Requests: retry after 5", TryLater),

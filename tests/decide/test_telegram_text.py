@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.decide.telegram_text import to_html
+from everturn.decide.telegram_text import shows, to_html
 from everturn.decide.text import utf16
 from everturn.testing_telegram.entities import parsed
 
@@ -33,6 +33,12 @@ MARKS = ["**", "*", "_", "~~", "`", "```", "\n", "\n```py\n", "[a](https://x.exa
         ("```python\nnot closed", '<pre><code class="language-python">not closed</code></pre>'),
         ("~~~\n```\n~~~", "<pre>```</pre>"),
         ("", ""),
+        ("***both*** and **a *b***", "<b><i>both</i></b> and <b>a <i>b</i></b>"),
+        ("[x](https://x.example/a_(b)_(c)) (d)", '<a href="https://x.example/a_(b)_(c)">x</a> (d)'),
+        ("(https://x.example/_a_/b*c)", "(https://x.example/_a_/b*c)"),
+        ("**https://x.example/_a_** ~~https://x.example~~", "<b>https://x.example/_a_</b> <s>https://x.example</s>"),
+        ("\\*plain\\* \\_words\\_ and C:\\Users", "*plain* _words_ and C:\\Users"),
+        ("[[x](https://x.example)", '[<a href="https://x.example">x</a>'),
     ],
 )
 def test_each_mark_has_its_tag(text: str, html: str) -> None:
@@ -44,3 +50,21 @@ def test_each_mark_has_its_tag(text: str, html: str) -> None:
 def test_it_is_always_understood_and_what_is_seen_is_never_longer(text: str) -> None:
     visible, _ = parsed(to_html(text), "HTML")
     assert utf16(visible) <= utf16(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [("a", True), ("**a**", True), ("<b>", True), ("", False), ("```python ▌\n```", False), ("```\n```", False),
+     ("> ", False), ("# **", False), ("` `", False), ("```\n\n```\na", True)],
+)  # fmt: skip
+def test_what_is_nothing_but_marks_shows_nothing(text: str, *, seen: bool) -> None:
+    visible, _ = parsed(to_html(text), "HTML")
+    assert shows(to_html(text)) is bool(visible.strip()) is seen
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("mark", ["[", "**a ", "~~a ", "*a ", "_a ", "[a](https://x", "***", "[a](https://x(", "\\"])
+def test_a_text_of_opening_marks_is_read_at_once(mark: str) -> None:
+    """In less than a second; if each mark looked through all that follows it, minutes."""
+    text = mark * (100_000 // len(mark))
+    assert to_html(text) == text

@@ -55,6 +55,10 @@ def test_a_letter_keeps_its_marks_and_an_emoji_its_parts() -> None:
     assert split("abce\u0301" * 2, 4) == ["abc", "e\u0301ab", "ce\u0301"]
     family = "👩\u200d👧"
     assert split("ab" + family + "cd", 4) == ["ab", family + "c", "d"]
+    thumb, flag, wales = "👍🏽", "🇩🇪", "🏴\U000e0067\U000e0062\U000e0077\U000e006c\U000e0073\U000e007f"
+    assert split("a" + thumb * 4, 10, utf16) == ["a" + thumb * 2, thumb * 2]
+    assert split("a" + flag * 4, 10, utf16) == ["a" + flag * 2, flag * 2]
+    assert split("abc" + wales * 2, 10) == ["abc" + wales, wales]
 
 
 def test_a_letter_with_endless_marks_is_cut_all_the_same() -> None:
@@ -113,7 +117,7 @@ def is_subsequence(part: str, whole: str) -> bool:
 
 UNITS: st.SearchStrategy[Unit] = st.sampled_from([len, utf16, utf8])
 ALPHABET = st.sampled_from(
-    ["a", "b", " ", "\n", "\t", "`", "```", "\n```", "```py\n", "~~~", "é", "😀", "\u0301", "\u200d"]
+    ["a", "b", " ", "\n", "\t", "`", "```", "\n```", "```py\n", "~~~", "é", "😀", "\u0301", "\u200d", "🇩", "🏽"]
 )
 ODD_TEXT = st.lists(ALPHABET, max_size=200).map("".join) | st.text(max_size=300)
 

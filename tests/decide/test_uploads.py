@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.decide.uploads import Upload, sees, shown, upload_at, uploads_in
+from everturn.decide.uploads import ID_CHARS, Upload, clean_file_name, sees, shown, upload_at, uploads_in
 
 A, B = "a" * 22, "b" * 22
 
@@ -53,3 +53,12 @@ def test_the_newest_pictures_are_shown() -> None:
 )
 def test_a_model_sees_as_its_owner_says_or_by_its_name(model: str, setting: str, yes: bool) -> None:  # noqa: FBT001
     assert sees(model, setting) is yes
+
+
+@pytest.mark.parametrize("letter", ["a", "ж", "李", "𐌀"])
+@pytest.mark.parametrize("ending", ["", ".pdf", ".договор"])
+def test_a_long_name_is_cut_to_what_a_disk_takes_and_is_found_by_its_address(letter: str, ending: str) -> None:
+    upload = Upload("a" * ID_CHARS, clean_file_name(letter * 200 + ending))
+    assert 100 < len(upload.name.encode()) <= 120
+    assert upload.name.endswith(ending)
+    assert uploads_in(f"see {upload.address} there") == [upload]

@@ -1,26 +1,49 @@
 """Who may speak, on every path: at the door, in the queue, in a running turn, at a button, when a turn resumes."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
+from everturn.decide import admission_words, bubble_words
 from everturn.decide.admission import OPEN, Admission, Policy
-from everturn.decide.rights import Rights
+from everturn.decide.display import Display
+from everturn.decide.rights import Rights, Scope
+from everturn.decide.streaming import Pace
+from everturn.errors import TryLater
 from everturn.gateway.lifecycle import Gateway
 from everturn.gateway.parts import Settings
 from everturn.model import Inbound, SessionSource
+from everturn.store.interface import Op, sql
 from everturn.store.open import open_store
-from everturn.store.operations.admission import revoke
+from everturn.store.operations.admission import PUT, revoke
 from everturn.store.operations.entries import list_entries
 from everturn.store.operations.inbox import Outcome
 from everturn.store.operations.pairing import Approval, approve_code
-from everturn.testing import FakePlatform, World
-from tests.gateway.scenes import Actor, answer_to, ask, die, life_of, session_of, told, until_ended
+from everturn.testing import EditingPlatform, FakePlatform, Fault, ManualClock, World
+from tests.gateway.scenes import (
+    PATIENCE_S,
+    Actor,
+    answer_to,
+    ask,
+    die,
+    life_of,
+    session_of,
+    told,
+    until_ended,
+    until_read,
+    while_time_passes,
+)
 
 CLOSED = Settings(
     burst_s=0.0, busy="queue", admission=Admission(policies={"fake": Policy(allow=("ann",), unknown="pair")})
 )
+
+EVERYBODY = Admission(policies={"fake": OPEN})
+SHOWN = Settings(burst_s=0.0, display=Display(everywhere=Pace(interval_s=0, min_chars=1, cursor=" |")))
+TOPIC = {"chat_type": "group", "thread_id": "topic"}
 
 
 def said_by(user: str, text: str, chat: str = "one", **about: str) -> Inbound:
@@ -85,6 +108,36 @@ async def test_revoking_stops_the_running_turn_and_ends_what_waits(store_url: st
     assert [each.words for each in actor.attempts] == ["hold"]
 
 
+def revoked_unseen(person: str, at: float) -> Op[None]:
+    """A revocation as it is when a transaction that begins a turn commits after it: it has not seen that turn."""
+    yield sql(PUT, "fake", person, person, "revoked", 0, None, at)
+
+
+async def test_a_turn_that_a_revocation_could_not_see_is_ended_soon(store_url: str) -> None:
+    """Promise 11: on PostgreSQL a message may be accepted in the very moment of its author's revocation."""
+    platform, actor = FakePlatform(), Actor()
+    async with World(store_url, actor, [platform], ManualClock(), CLOSED) as world:
+        message = platform.say("one", "tool hold")
+        await actor.held("tool hold")
+        await world.store.run(revoked_unseen, "ann", world.clock.now())
+        life = await while_time_passes(world, until_ended(world, message, "dead"))
+        await actor.until(lambda: not actor.holding)
+    assert life["why"] == "revoked"
+    assert platform.texts("one") == []
+
+
+async def test_who_is_let_in_again_is_not_turned_out_by_their_revocation(store_url: str) -> None:
+    platform, actor = FakePlatform(), Actor()
+    async with World(store_url, actor, [platform], ManualClock(), CLOSED) as world:
+        await world.gateway.people.revoke("fake", "ann")
+        await world.gateway.people.allow("fake", "ann", owner=False)
+        platform.say("one", "hold")
+        await actor.held("hold")
+        await world.gateway.people.revoke_again()
+        actor.release()
+        await told(platform, "one", answer_to("hold"))
+
+
 async def test_who_was_removed_from_the_settings_is_not_resumed(store_url: str) -> None:
     """What a death cut off, and what waits behind it, ends when its author may no longer speak."""
     platform, actor = FakePlatform(), Actor()
@@ -102,6 +155,96 @@ async def test_who_was_removed_from_the_settings_is_not_resumed(store_url: str) 
         assert [each["why"] for each in lives] == ["revoked", "revoked"]
     assert platform.texts("one") == []
     assert len(actor.attempts) == 1
+
+
+class Sharing:
+    """Says something, hears what is written meanwhile, and never ends."""
+
+    def __init__(self) -> None:
+        self.works, self.go, self.heard = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """A turn that others join."""
+        await turn.calling()
+        turn.stream("I am at it")
+        self.works.set()
+        await self.go.wait()
+        if await turn.joined():
+            self.heard.set()
+        await asyncio.Event().wait()
+        return Answer("never")
+
+
+async def shared(platform: FakePlatform, agent: Sharing) -> None:
+    """A turn of ann's that bob joined."""
+    async with asyncio.timeout(PATIENCE_S):
+        platform.say("g", "clean up", user_id="ann", **TOPIC)
+        await agent.works.wait()
+        if isinstance(platform, EditingPlatform):
+            await told(platform, "g", "I am at it")
+        platform.say("g", "and the rest", user_id="bob", **TOPIC)
+        await platform.until(lambda: platform.acknowledged == 2)
+        agent.go.set()
+        await agent.heard.wait()
+
+
+@pytest.mark.parametrize("kind", [FakePlatform, EditingPlatform])
+@pytest.mark.parametrize("how", ["revoked", "removed from the settings"])
+async def test_who_shared_a_turn_is_told_why_it_was_stopped(store_url: str, kind: type[FakePlatform], how: str) -> None:
+    platform, agent = kind(), Sharing()
+    world = World(store_url, agent, [platform], settings=replace(SHOWN, admission=EVERYBODY))
+    await world.start()
+    await shared(platform, agent)
+    if how == "revoked":
+        await world.gateway.people.revoke("fake", "bob")
+    else:
+        await die(world)
+        world = World(store_url, agent, [platform], settings=replace(SHOWN, admission=CLOSED.admission))
+        await world.start()
+    await told(platform, "g", admission_words.stopped_with_other())
+    assert len(platform.texts("g")) == 1
+    await world.stop()
+
+
+class Finishing:
+    """Shows its first words, and the rest when it is told to."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """The whole answer is more than was shown."""
+        await turn.calling()
+        turn.stream("The plan")
+        await self.go.wait()
+        return Answer("The plan is secret")
+
+
+async def ask_as(platform: FakePlatform, user: str) -> None:
+    """Somebody else is answered as ever."""
+    platform.say("two", "and now?", user_id=user)
+    await told(platform, "two", "secret")
+
+
+@pytest.mark.parametrize(("kind", "left"), [(FakePlatform, []), (EditingPlatform, [bubble_words.ended("revoked")])])
+async def test_an_answer_that_waits_in_flood_control_is_not_for_the_revoked(
+    store_url: str, kind: type[FakePlatform], left: list[str]
+) -> None:
+    """What is on the screen is finished without the answer, and no cursor is left."""
+    flood = Fault(TryLater("slow down", 300.0))
+    platform, agent = kind(faults=[flood] if kind is FakePlatform else [None, flood]), Finishing()
+    settings = replace(SHOWN, admission=EVERYBODY)
+    async with World(store_url, agent, [platform], ManualClock(), settings) as world:
+        message = platform.say("one", "what is the plan?", user_id="ann")
+        if kind is EditingPlatform:
+            await told(platform, "one", "The plan |")
+        agent.go.set()
+        await until_read(lambda: life_of(world, message), lambda life: any(each["error"] for each in life["replies"]))
+        await world.gateway.people.revoke("fake", "ann")
+        await while_time_passes(world, world.clock.sleep(400))
+        await platform.until(lambda: platform.texts("one") == left)
+        await ask_as(platform, "bob")
+    assert platform.texts("one") == left
 
 
 async def test_a_command_of_somebody_revoked_does_nothing(store_url: str) -> None:
@@ -127,6 +270,19 @@ async def test_an_owner_by_pairing_may_use_the_owners_commands(store_url: str) -
         await world.gateway.people.approve_code(code, "fake", owner=True)
         platform.say("b", "/whoami", user_id="bob")
         assert "owner" in await told(platform, "b", "Here you are")
+
+
+async def test_an_owner_by_pairing_may_say_what_their_words_do(store_url: str) -> None:
+    """/queue and /steer with words are messages, if their author may use them: the rows count as the settings do."""
+    platform, actor = FakePlatform(), Actor()
+    gated = Rights(scopes={"fake:dm": Scope(admins=("ann",))})
+    async with World(store_url, actor, [platform], settings=replace(CLOSED, rights=gated)) as world:
+        for user, owner in (("bob", True), ("eve", False)):
+            await world.gateway.people.allow("fake", user, owner=owner)
+            platform.say(user, "/queue the words", user_id=user)
+        await told(platform, "bob", answer_to("the words"))
+        await told(platform, "eve", "Only the admins of this chat may use /queue")
+    assert [each.words for each in actor.attempts] == ["the words"]
 
 
 async def test_a_death_right_after_the_rows_leaves_nobody_in_or_out_by_half(store_url: str) -> None:

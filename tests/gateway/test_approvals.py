@@ -7,11 +7,13 @@ import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.decide.approvals import Scope
+from everturn.decide.delivery import MAY_REPEAT, Surety
+from everturn.errors import OutcomeUnknown
 from everturn.gateway.parts import Settings
 from everturn.model import ACTIVE, Effect, ToolCall
 from everturn.store.operations.approvals import Answered, ApprovalAnswer, Outcome, answer_approval
 from everturn.store.operations.telling import Delivery
-from everturn.testing import FakePlatform, ManualClock, World, key_of
+from everturn.testing import FakePlatform, Fault, ManualClock, World, key_of
 from tests.gateway.scenes import PATIENCE_S, entry_of, restarted, said_in, session_of, told, until_ended
 
 DAY = 86_400.0
@@ -190,3 +192,18 @@ async def test_a_command_closes_the_question(store_url: str, command: str) -> No
         platform.say("one", "mail")
         await told(platform, "one", "May I use mail?")
     assert agent.used == []
+
+
+@pytest.mark.parametrize("policy", ["ask", "drop", "mark"])
+async def test_a_question_that_may_not_have_arrived_is_asked_again_whatever_the_policy_says(
+    store_url: str, policy: str
+) -> None:
+    """Its turn waits for an answer: dropped, it would wait for a week, and nobody would know for what."""
+    lost = Fault(OutcomeUnknown("no answer"))
+    platform, agent = FakePlatform(surety=Surety.NEITHER, faults=[lost]), Asker()
+    async with World(store_url, agent, [platform], settings=Settings(on_doubt=policy)):
+        platform.say("one", "shell")
+        question = await told(platform, "one", "May I use shell?")
+        assert MAY_REPEAT in question
+        platform.say("one", "/approve")
+        await told(platform, "one", "done: shell used")

@@ -11,7 +11,7 @@ from tests.gateway.fifty import DIED, KILLER, NEIGHBOURS, Crowd, run
 from tests.gateway.scenes import answer_to, until_all_are_dead
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(420)
 async def test_fifty_long_turns_finish_beside_one_that_kills_the_process_every_time(
     store_url: str, tmp_path: Path
 ) -> None:

@@ -13,7 +13,6 @@ from tests.gateway.scenes import (
     restarted,
     session_of,
     told,
-    until_read,
 )
 
 
@@ -89,6 +88,7 @@ async def test_writing_starts_a_fresh_session_and_runs_what_was_held_d0_2_d0_10_
         platform.say("one", "hold")
         await agent.held("hold")
         held = platform.say("one", "held")
+        await life_of(world, held)
         await die_while(world, agent, "hold", 3)
         await told(platform, "one", "1 message still waiting is held until you write")
         old = await session_of(world, platform, "one")
@@ -171,15 +171,14 @@ async def test_a_message_to_a_suspect_waits_for_its_turn_too(store_url: str) -> 
     """However started: a suspect's turn runs only while no other suspect is unproven."""
     platform, agent, clock = FakePlatform(), Actor(), ManualClock()
     async with World(store_url, agent, [platform], clock, Settings(resume="on_message")) as world:
-        for number in range(2):
+        for words in ("hold {}", "hold {}\nagain"):
             for chat in ("one", "two"):
-                platform.say(chat, f"hold {number}")
-            await agent.until(lambda: len(agent.attempts) % 2 == 0 and len(agent.holding) > 0)
-            await until_read(lambda: entry_of(world, platform, "two"), lambda entry: entry.holder is not None)
+                platform.say(chat, words.format(chat).splitlines()[-1])
+            await agent.held(*(words.format(chat) for chat in ("one", "two")))
             await die(world)
             await world.start()
         for chat in ("one", "two"):
-            platform.say(chat, "hold again")
+            platform.say(chat, "once more")
         await agent.until(lambda: len(agent.holding) == 1)
         await ask(platform, "three", "hello")
         assert len(agent.holding) == 1

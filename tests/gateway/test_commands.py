@@ -6,7 +6,7 @@ from everturn.decide.commands import COMMANDS
 from everturn.model import ACTIVE
 from everturn.store.operations.entries import list_entries
 from everturn.testing import FakePlatform, World
-from tests.gateway.scenes import Actor, answer_to, ask, entry_of, life_of, said_in, session_of, told
+from tests.gateway.scenes import Actor, answer_to, ask, entry_of, life_of, said_in, session_of, told, until_ended
 
 
 async def test_stop_ends_the_turn_and_keeps_what_is_queued_d4_2(store_url: str) -> None:
@@ -87,8 +87,10 @@ async def test_another_conversation_is_not_resumed_over_a_running_task(store_url
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]):
         await ask(platform, "one", "first")
-        for text in ("/new", "hold", "/resume 1"):
+        for text in ("/new", "hold"):
             platform.say("one", text)
+        await agent.held("hold")
+        platform.say("one", "/resume 1")
         await told(platform, "one", "Send /stop first")
         agent.release()
         await told(platform, "one", answer_to("hold"))
@@ -154,3 +156,14 @@ async def test_a_stopped_turn_makes_room_for_others(store_url: str) -> None:
         agent.release()
         await ask(platform, "one", "last")
     assert agent.overlaps == []
+
+
+@pytest.mark.parametrize("command", ["/undo", "/resume", "/approve", "/deny", "/resend"])
+async def test_a_number_of_any_length_is_answered_and_ends_no_gateway(store_url: str, command: str) -> None:
+    """Python refuses to read numbers of more than 4300 digits: a command that raised came again in every life."""
+    platform = FakePlatform()
+    async with World(store_url, Actor(), [platform]) as world:
+        await ask(platform, "one", "hello")
+        told_how = platform.say("one", f"{command} {'1' * 5000}")
+        await until_ended(world, told_how, "done")
+        await ask(platform, "one", "still there?")

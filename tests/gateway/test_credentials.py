@@ -1,6 +1,7 @@
 """One credential, one owner: in one database, and on one machine across homes."""
 
 import hashlib
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,8 @@ class Secretive(FakePlatform):
 
 
 def state_of(world: World) -> str:
-    return str(world.gateway.parts.contacts.connected()["fake", ""]["state"])
+    seen = world.gateway.parts.contacts.connected()["fake", ""]
+    return f"{seen['state']}: {seen['trouble']}" if seen["trouble"] else str(seen["state"])
 
 
 async def test_a_living_instance_keeps_its_credential_and_a_dead_one_loses_it(store_url: str) -> None:
@@ -55,6 +57,18 @@ async def test_another_home_with_the_same_credential_stays_off_and_says_whose_it
 async def _now(world: World) -> str:
     await world.store.read(read_cursor, "fake", "")
     return state_of(world)
+
+
+def test_a_lock_is_held_on_a_full_disk_too(tmp_path: Path) -> None:
+    first, second = (CredentialLock(tmp_path, HASH, home) for home in ("first", "second"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        assert first.acquire() is None
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert second.acquire() == "another process"
+    first.release()
 
 
 def test_a_lock_names_its_holder_and_is_free_afterwards(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.gateway.scenes import (
     Actor,
     answer_to,
     ask,
+    die,
     entry_of,
     life_of,
     said_in,
@@ -34,7 +35,7 @@ async def holding(platform: FakePlatform, agent: Actor, *chats: str, words: str 
 
 async def test_the_banner_is_shown_once_to_each_chat_with_a_running_turn_d1_14_d4_32(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
-    async with World(store_url, agent, [platform], settings=EAGER) as world:
+    async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
         await holding(platform, agent, "one", "two")
         await ask(platform, "idle", "hello")
         await world.stop("restart")
@@ -47,7 +48,7 @@ async def test_the_banner_is_shown_once_to_each_chat_with_a_running_turn_d1_14_d
 
 async def test_two_conversations_in_one_chat_share_a_banner_d4_32(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
-    async with World(store_url, agent, [platform], settings=EAGER) as world:
+    async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
         for user in ("ann", "bob"):
             platform.say("group", f"hold {user}", user_id=user, chat_type="group")
         await agent.held("hold ann", "hold bob")
@@ -57,7 +58,7 @@ async def test_two_conversations_in_one_chat_share_a_banner_d4_32(store_url: str
 
 async def test_a_shutdown_promises_no_resume(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
-    async with World(store_url, agent, [platform], settings=EAGER) as world:
+    async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
         await holding(platform, agent, "one")
         await world.stop("stop")
         (banner,) = platform.texts("one")
@@ -212,7 +213,7 @@ async def test_messages_accepted_during_a_drain_run_after_the_restart_once_and_i
         await told(platform, "one", "restarting")
         for chat, text in (("one", "second"), ("one", "third"), ("two", "hello")):
             platform.say(chat, text)
-        await platform.until(lambda: platform.acknowledged == 3)
+        await platform.until(lambda: platform.acknowledged == 4)
         await while_time_passes(world, stopping)
         assert [each.words for each in agent.attempts] == ["hold one"]
         agent.release()
@@ -246,7 +247,7 @@ async def test_a_kill_in_the_middle_of_a_drain_is_read_as_that_drain(store_url: 
         await told(platform, "one", "restarting")
         stopping.cancel()
         await asyncio.wait({stopping})
-        await world.abandon()
+        await die(world)
         report = await world.start()
         await agent.until(lambda: len(agent.attempts) == 2)
         agent.release()

@@ -4,14 +4,25 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
-from everturn.errors import Conflict, Full, TooLong
+from everturn.errors import Conflict, Full, TooLong, TryLater
 from everturn.gateway.parts import Settings
-from everturn.model import Inbound, SessionSource
+from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.store.operations.inbox import Outcome
 from everturn.store.operations.reading import explain
-from everturn.testing import FakePlatform, ScriptedAgent, World
-from tests.gateway.scenes import Actor, answer_to, ask, life_of, restarted, session_of, told
+from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World
+from tests.gateway.scenes import (
+    Actor,
+    answer_to,
+    ask,
+    life_of,
+    restarted,
+    session_of,
+    told,
+    until_ended,
+    while_time_passes,
+)
 
 
 class Watchful(FakePlatform):
@@ -116,6 +127,21 @@ async def test_who_finds_the_queue_full_is_told_trap_17(store_url: str) -> None:
     assert platform.texts("one")[1:] == [answer_to(text) for text in ("hold", "message 0", "message 1")]
 
 
+async def test_a_flood_of_messages_that_find_no_room_is_answered_with_one_notice(store_url: str) -> None:
+    """As long as the notice is on its way: a platform that counts our messages must not be flooded back."""
+    clock, platform, agent = ManualClock(), FakePlatform(faults=[Fault(TryLater("flood", 60.0))]), Actor()
+    few = Settings(queue_per_session=1, burst_s=0.0)
+    async with World(store_url, agent, [platform], clock, few) as world:
+        platform.say("one", "hold")
+        await agent.held("hold")
+        ids = [platform.say("one", f"message {number}") for number in range(10)]
+        await platform.until(lambda: platform.acknowledged == 11)  # later there would be room again
+        assert (await until_ended(world, ids[9], "dead"))["why"] == "queue_full"
+        agent.release()
+        await while_time_passes(world, told(platform, "one", answer_to("message 0")))
+    assert sum("already waiting" in text for text in platform.texts("one")) == 1
+
+
 async def test_a_request_to_a_full_queue_is_refused_with_a_time_to_come_back(store_url: str) -> None:
     agent = Actor()
     async with World(store_url, agent, [FakePlatform()], settings=Settings(queue_per_session=1)) as world:
@@ -188,6 +214,60 @@ async def test_a_message_that_comes_while_the_session_is_made_is_not_lost_trap_5
         await asyncio.gather(*(world.accept(inbound(f"m{number}", f"{number}")) for number in range(5)))
         await platform.until(lambda: len(platform.texts("one")) == 5)
         assert {each.session_id for each in agent.attempts} == {await session_of(world, platform, "one")}
+
+
+async def test_what_a_database_can_not_keep_is_no_reason_to_fall(store_url: str) -> None:
+    """A zero character in words or names: PostgreSQL keeps none. It would be brought again at every start."""
+    platform = FakePlatform()
+    async with World(store_url, ScriptedAgent(), [platform]) as world:
+        platform.say("one", "a\x00b", user_name="An\x00n", chat_name="Te\x00am")
+        await platform.until(lambda: bool(platform.screen))
+        await world.accept(inbound("m\x00", "c"))
+        await platform.until(lambda: len(platform.screen) == 2)
+    assert platform.texts("one") == ["echo: a\ufffdb", "echo: c"]
+
+
+@pytest.mark.parametrize("odd", ["a\x00b", "a\ud800b"])
+async def test_nor_are_the_names_of_files_and_of_changed_messages(store_url: str, odd: str) -> None:
+    """A stranger in a room chooses them: what can not be kept would be delivered again and again."""
+    platform = FakePlatform()
+    async with World(store_url, Actor(), [platform]) as world:
+        file = Attachment(kind="document", ref=odd, name=odd, mime=odd)
+        await world.accept(replace(inbound("m1", ""), attachments=(file,), album=odd))
+        await world.accept(replace(inbound("m2", "other words"), what=Heard.EDITED, of=odd))
+        await world.accept(replace(inbound("m3", ""), what=Heard.DELETED, of=odd))
+        await ask(platform, "two", "go on")
+
+
+class Clumsy(FakePlatform):
+    """An adapter that breaks its word when it is read, a few times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(name="clumsy")
+        self._left = times
+        self.failed = asyncio.Event()
+
+    async def inbound(self, after: str | None = None) -> AsyncIterator[Inbound]:
+        """A fault of its own, then what was said."""
+        if self._left:
+            self._left -= 1
+            self.failed.set()
+            raise KeyError("result")
+        async for message in super().inbound(after):
+            yield message
+
+
+async def test_an_adapter_that_breaks_its_word_is_told_and_read_again_and_the_others_go_on(store_url: str) -> None:
+    platform, other = Clumsy(4), FakePlatform()
+    async with World(store_url, ScriptedAgent(), [platform, other], ManualClock()) as world:
+        contacts = world.gateway.parts.contacts
+        platform.say("one", "hello")
+        await platform.failed.wait()
+        assert [each["trouble"] for each in contacts.listed()] == ["the adapter failed: KeyError", None]
+        other.say("two", "hello")
+        await told(other, "two", "echo: hello")
+        await while_time_passes(world, told(platform, "one", "echo: hello"))
+        assert [each["trouble"] for each in contacts.listed()] == [None, None]
 
 
 async def test_words_that_only_look_like_a_command_are_a_message(store_url: str) -> None:

@@ -9,7 +9,7 @@ from everturn.errors import Refused, TryLater
 from everturn.meters import TURNS, VERDICTS, Meters
 from everturn.model import ToolCall, Usage
 from everturn.store.operations.reading import figures
-from everturn.testing import FakePlatform, Fault, World
+from everturn.testing import FakePlatform, Fault, ManualClock, World
 from tests.gateway.scenes import EAGER, Actor, ask, die, until_read
 
 
@@ -44,7 +44,7 @@ def meters_of(world: World) -> Meters:
 
 async def test_each_end_of_a_turn_has_its_name(tmp_path: Path) -> None:
     platform, agent = FakePlatform(), Actor()
-    async with World(at(tmp_path), agent, [platform], settings=EAGER) as world:
+    async with World(at(tmp_path), agent, [platform], ManualClock(), EAGER) as world:
         meters = meters_of(world)
         await ask(platform, "one", "fine")
         platform.say("two", "raise")

@@ -2,16 +2,21 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from everturn.decide.delivery import MAY_REPEAT, Surety
+from everturn.decide.admission import Admission, Policy
+from everturn.decide.backlog import ASKED_S
+from everturn.decide.delivery import MAY_REPEAT, NO_USE, Surety
+from everturn.decide.pairing import VALID_S
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.gateway.parts import Settings
 from everturn.model import SessionSource
 from everturn.platform.interface import Limits
+from everturn.store.operations.acting import Act, Acted, act_on_reply
+from everturn.store.operations.open_work import replies
 from everturn.store.operations.reading import figures
 from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World
 from tests.gateway.scenes import Actor, die, life_of, restarted, told, until_read, while_time_passes
@@ -19,6 +24,7 @@ from tests.gateway.scenes import Actor, die, life_of, restarted, told, until_rea
 LOST = Fault(OutcomeUnknown("the connection was lost"), accepted=True)
 NOT_SENT = Fault(OutcomeUnknown("the connection was lost"))
 BUSY = Fault(TryLater("slow down", 30))
+HOUR = 3600.0
 BROKEN = Fault(TryLater("bad gateway", 0))
 
 
@@ -39,10 +45,29 @@ class Slow(FakePlatform):
         return await super().send(to, text, key)
 
 
+class Timed(FakePlatform):
+    """A platform that keeps when it was called."""
+
+    def __init__(self, clock: ManualClock, faults: Iterable[Fault]) -> None:
+        super().__init__(faults=faults)
+        self._now = clock.now
+        self.times: list[float] = []
+
+    async def send(self, to: SessionSource, text: str, key: str) -> str:
+        """Note the time first."""
+        self.times.append(self._now())
+        return await super().send(to, text, key)
+
+
 @asynccontextmanager
-async def said_hello(url: str, platform: FakePlatform, settings: Settings = Settings()) -> AsyncIterator[World]:  # noqa: B008
+async def said_hello(
+    url: str,
+    platform: FakePlatform,
+    settings: Settings = Settings(),  # noqa: B008
+    clock: ManualClock | None = None,
+) -> AsyncIterator[World]:
     """A world that owes chat `one` an answer to hello, with a clock of its own."""
-    async with World(url, ScriptedAgent(), [platform], ManualClock(), settings) as world:
+    async with World(url, ScriptedAgent(), [platform], clock or ManualClock(), settings) as world:
         platform.say("one", "hello")
         await platform.until(lambda: platform.calls > 0)
         yield world
@@ -77,14 +102,12 @@ async def test_a_platforms_own_delay_is_kept(store_url: str) -> None:
 
 
 async def test_attempts_back_off(store_url: str) -> None:
-    platform = FakePlatform(faults=[BROKEN] * 4)
-    async with said_hello(store_url, platform) as world:
-        times = [world.clock.now()]
-        for call in range(2, 6):
-            await attempts(world, call)
-            times.append(world.clock.now())
+    clock = ManualClock()
+    platform = Timed(clock, [BROKEN] * 4)
+    async with said_hello(store_url, platform, clock=clock) as world:
+        await attempts(world, 5)
         await platform.until(lambda: bool(platform.screen))
-    gaps = [after - before for before, after in itertools.pairwise(times)]
+    gaps = [after - before for before, after in itertools.pairwise(platform.times)]
     assert all(gap >= wanted for gap, wanted in zip(gaps, (1, 2, 4, 8), strict=True)), gaps
 
 
@@ -95,7 +118,7 @@ async def test_a_reply_is_given_up_visibly_after_eight_attempts(store_url: str, 
         await attempts(world, 8)
         reply = await reply_to(world, "m1", "dead")
         world.clock.advance(10_000)  # type: ignore[attr-defined]
-        assert reply["error"] == "gave up after 8 attempts: bad gateway"
+        assert reply["error"] == "gave up after 8 failed attempts: bad gateway"
     assert (platform.calls, platform.screen, reply["attempts"]) == (8, [], 8)
 
 
@@ -112,6 +135,49 @@ async def test_a_reply_nobody_needs_any_more_is_given_up(store_url: str) -> None
     platform = FakePlatform(faults=[BUSY], limits=Limits(valid_s=10))
     async with said_hello(store_url, platform) as world:
         assert "still of use" in str((await reply_to(world, "m1", "dead"))["error"])
+
+
+async def test_what_is_of_no_use_any_more_is_not_sent_by_a_later_life(store_url: str) -> None:
+    """Also if nothing failed meanwhile: the gateway was away."""
+    platform = FakePlatform(faults=[BUSY], limits=Limits(valid_s=60))
+    async with said_hello(store_url, platform) as world:
+        await reply_to(world, "m1", "owed")
+        await die(world)
+        world.clock.advance(3 * 86_400)  # type: ignore[attr-defined]
+        await world.start()
+        assert (await reply_to(world, "m1", "dead"))["error"] == NO_USE
+        platform.say("one", "again")
+        await told(platform, "one", "echo: again")
+    assert platform.texts("one") == ["echo: again"]
+
+
+async def test_a_pairing_code_is_not_sent_after_its_hour(store_url: str) -> None:
+    admission = Admission(policies={"fake": Policy(unknown="pair")})
+    platform, settings = FakePlatform(faults=[BUSY]), Settings(admission=admission)
+    async with World(store_url, ScriptedAgent(), [platform], ManualClock(), settings) as world:
+        platform.say("one", "hello")
+        await platform.until(lambda: platform.calls == 1)
+        await die(world)
+        world.clock.advance(VALID_S + 1)  # type: ignore[attr-defined]
+        await world.start()
+        await until_read(lambda: world.store.read(figures), lambda found: not found["outbox"])
+    assert (platform.calls, platform.screen) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "valid_s", [60, 10], ids=["too late in the next life", "too late after the wait that is asked for"]
+)
+async def test_of_what_people_see_a_part_the_rest_follows_however_late(store_url: str, valid_s: float) -> None:
+    words = " ".join(f"word{number}" for number in range(30))
+    platform = FakePlatform(limits=Limits(text=80, valid_s=valid_s), faults=[None, BUSY])
+    async with World(store_url, ScriptedAgent(answer=lambda _: words), [platform], ManualClock()) as world:
+        platform.say("one", "hello")
+        await reply_to(world, "m1", "owed")
+        await die(world)
+        world.clock.advance(3 * 86_400)  # type: ignore[attr-defined]
+        await world.start()
+        await reply_to(world, "m1", "sent")
+    assert " ".join(platform.texts("one")) == words
 
 
 @pytest.mark.parametrize("fault", [LOST, NOT_SENT])
@@ -150,8 +216,27 @@ async def test_class_c_does_what_the_owner_said_and_goes_on(store_url: str, poli
     async with said_hello(store_url, platform, Settings(on_doubt=policy)) as world:
         await reply_to(world, "m1", state)
         await reply_to(world, platform.say("one", "again"), "sent")
+        await world.gateway.outbox.quiet()  # the question whether it arrived is out, too
         assert (await world.store.read(figures))["outbox"] == ({"doubtful": 1} if policy == "ask" else {})
-    assert platform.texts("one") == ["echo: hello", "echo: again"]
+    seen = [text for text in platform.texts("one") if "/resend" not in text]
+    assert seen == ["echo: hello", "echo: again"]
+    assert len(platform.texts("one")) == 2 + (policy == "ask")
+
+
+async def test_a_reply_in_doubt_that_its_chat_leaves_is_not_open_for_ever(store_url: str) -> None:
+    """The chat was told to leave it if it had arrived: after a day that is its answer."""
+    clock = ManualClock()
+    platform = FakePlatform(faults=[LOST], surety=Surety.NEITHER)
+    async with World(store_url, ScriptedAgent([]), [platform], clock, Settings(on_doubt="ask")) as world:
+        message = platform.say("one", "hello")
+        await platform.until(lambda: any("/resend" in text for text in platform.texts("one")))
+        clock.advance(ASKED_S - HOUR)
+        await world.gateway.upkeep.expire_doubts()
+        await reply_to(world, message, "doubtful")
+        clock.advance(2 * HOUR)
+        await world.gateway.upkeep.expire_doubts()
+        await reply_to(world, message, "sent")
+    assert len(platform.texts("one")) == 2
 
 
 async def test_a_long_answer_leaves_in_parts(store_url: str) -> None:
@@ -171,6 +256,7 @@ async def test_after_a_failure_between_parts_the_rest_goes_on(store_url: str, su
     platform = FakePlatform(limits=Limits(text=80), faults=[None, fault], surety=surety)
     async with World(store_url, ScriptedAgent(answer=lambda _: words), [platform], ManualClock()) as world:
         platform.say("one", "hello")
+        await platform.until(lambda: platform.calls > 0)  # its turn has ended: no time passes while it works
         await while_time_passes(world, reply_to(world, "m1", "sent"))
     assert " ".join(platform.texts("one")) == words
 
@@ -186,6 +272,22 @@ async def test_replies_to_one_chat_leave_in_order_even_if_the_first_is_delayed(s
         world.clock.advance(30)  # type: ignore[attr-defined]
         await platform.until(lambda: len(platform.texts("one")) == 2)
     assert platform.texts("one") == ["echo: hello", "echo: second"]
+
+
+@pytest.mark.parametrize("surety", Surety)
+async def test_nobody_waits_for_a_reply_that_was_ended_elsewhere(store_url: str, surety: Surety) -> None:
+    """By an operator of another replica, say: the lane that sleeps for it looks again when there is more to send."""
+    platform = FakePlatform(faults=[Fault(TryLater("busy", 3600))], surety=surety)
+    async with said_hello(store_url, platform, Settings(burst_s=0.0)) as world:
+        await reply_to(world, "m1", "owed")
+        await world.gateway.outbox.quiet()
+        (reply,) = await world.store.read(replies, "owed", 0, 9)
+        drop = Act(id="d", action="drop", target=str(reply["reply"]), who="owner", at=world.clock.now(), number=1)
+        assert isinstance(await world.store.run(act_on_reply, drop), Acted)
+        platform.say("one", "second")
+        await told(platform, "one", "echo: second")
+        await reply_to(world, platform.say("one", "third"), "sent")
+    assert platform.texts("one") == ["echo: second", "echo: third"]
 
 
 async def test_a_slow_chat_does_not_hold_up_others(store_url: str) -> None:

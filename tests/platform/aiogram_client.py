@@ -53,11 +53,41 @@ async def talk(bot: Bot, chat: int) -> dict[str, object]:
     }
 
 
-async def main(url: str, token: str, chat: int) -> None:
+async def listen(bot: Bot, seen: int) -> dict[str, object]:
+    """What people did, as this library reads it; the press is answered."""
+    updates = await bot.get_updates(offset=seen + 1, timeout=0)
+    presses = [each.callback_query for each in updates if each.callback_query]
+    messages = [each.message for each in updates if each.message]
+    posts = [each.channel_post for each in updates if each.channel_post]
+    return {
+        "kinds": [each.event_type for each in updates],
+        "presses": [[each.from_user.first_name, each.data] for each in presses],
+        "answered": [await bot.answer_callback_query(each.id) for each in presses],
+        "again": [await name_of(bot.answer_callback_query(each.id)) for each in presses],
+        "edited": [each.edited_message.text for each in updates if each.edited_message],
+        "posts": [[each.from_user is None, each.sender_chat.title if each.sender_chat else ""] for each in posts],
+        "reposts": [each.edited_channel_post.text for each in updates if each.edited_channel_post],
+        "contents": [each.content_type for each in messages],
+        "albums": len({each.media_group_id for each in messages if each.media_group_id}),
+        "voices": [each.voice.duration for each in messages if each.voice],
+        "stickers": [each.sticker.emoji for each in messages if each.sticker],
+        "places": [each.location.latitude for each in messages if each.location],
+    }
+
+
+async def tidy(bot: Bot, chat: int) -> dict[str, object]:
+    """What is taken away is gone, once."""
+    sent = await bot.send_message(chat, "not for long")
+    gone = await bot.delete_message(chat, sent.message_id)
+    return {"deleted": gone, "deleted_again": await name_of(bot.delete_message(chat, sent.message_id))}
+
+
+async def main(url: str, token: str, chat: int, what: str) -> None:
     session = AiohttpSession(api=TelegramAPIServer.from_base(url))
     async with Bot(token, session=session) as bot:
-        sys.stdout.write(json.dumps(await talk(bot, chat)))
+        told = await {"talk": talk, "tidy": tidy, "listen": listen}[what](bot, chat)
+        sys.stdout.write(json.dumps(told))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))

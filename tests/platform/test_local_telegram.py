@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -171,7 +172,7 @@ async def test_a_webhook_gets_each_update_with_the_secret_until_it_takes_it(serv
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
-        await bot.set_webhook(f"http://127.0.0.1:{port}/hook", secret_token="my-secret")
+        await bot.set_webhook(f"http://127.0.0.1:{port}/hook", secret_token="my-secret", max_connections=1)
         ann.says("one")
         ann.says("two")
         await server.telegram.until(lambda: len(seen) == 3 and not server.telegram.state.waiting)
@@ -180,6 +181,30 @@ async def test_a_webhook_gets_each_update_with_the_secret_until_it_takes_it(serv
         assert "500" in ((await bot.get_webhook_info()).last_error_message or "")
     assert all(secret for secret, _ in seen)
     assert [number - seen[0][1] for _, number in seen] == [0, 0, 1]
+
+
+async def test_a_webhook_is_brought_as_many_at_once_as_it_allows(server: TelegramServer, bot: Bot) -> None:
+    """Nobody is answered before two are there, and never are there three."""
+    ann, here, both = person(server.telegram, "Ann"), set[asyncio.StreamWriter](), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        here.add(writer)
+        assert len(here) <= 2
+        both.set() if len(here) == 2 else None
+        await both.wait()
+        here.discard(writer)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        await bot.set_webhook(f"http://127.0.0.1:{port}/hook", max_connections=2)
+        for word in ("one", "two", "three"):
+            ann.says(word)
+        await server.telegram.until(lambda: not server.telegram.state.waiting)
+        assert (await bot.get_webhook_info()).max_connections == 2
 
 
 async def test_it_outlives_its_process_in_a_file(tmp_path: Path) -> None:
@@ -205,18 +230,57 @@ async def test_updates_come_twice_in_disorder_and_with_any_number_on_order(serve
     assert len(await bot.get_updates(offset=first[1].update_id + 1)) == 2
 
 
-@pytest.mark.timeout(120)
-async def test_aiogram_takes_it_for_the_real_one(server: TelegramServer) -> None:
-    ann, telegram = person(server.telegram, "Ann"), server.telegram
-    ann.says("hello")
+async def aiogram(server: TelegramServer, number: int, what: str) -> dict[str, Any]:
+    """What the other library finds, in a process of its own."""
     program = str(Path(__file__).with_name("aiogram_client.py"))
-    telegram.fail("flood", "pinChatMessage")
-    telegram.fail("server", "unpinAllChatMessages")
     process = await asyncio.create_subprocess_exec(
-        sys.executable, program, server.url, TOKEN, str(ann.id), stdout=asyncio.subprocess.PIPE
+        sys.executable, program, server.url, TOKEN, str(number), what, stdout=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate()
-    told = json.loads(out)
+    told: dict[str, Any] = json.loads(out)
+    return told
+
+
+@pytest.mark.timeout(900)
+async def test_aiogram_reads_what_people_do(server: TelegramServer, bot: Bot) -> None:
+    ann, telegram = person(server.telegram, "Ann"), server.telegram
+    news, keyboard = group(telegram, "News", "channel"), [[InlineKeyboardButton("Yes", callback_data="/approve 1")]]
+    question = await bot.send_message(ann.id, "May I?", reply_markup=InlineKeyboardMarkup(keyboard))
+    ann.presses(question.message_id, "Yes")
+    ann.edits(ann.says("hello"), "hello all")
+    ann.edits(ann.says("a post", chat=news), "a better post", chat=news)
+    ann.sends_album([b"first photo here", b"second photo here"], "look")
+    ann.sends_voice(b"ogg", duration=4)
+    ann.sends_sticker("😀")
+    ann.shares(location={"latitude": 48.5, "longitude": 16.5})
+    told = await aiogram(server, 0, "listen")
+    assert told["kinds"] == [
+        "callback_query", "message", "edited_message", "channel_post", "edited_channel_post", *["message"] * 5
+    ]  # fmt: skip
+    assert (told["presses"], told["answered"], told["again"]) == (
+        [["Ann", "/approve 1"]],
+        [True],
+        ["TelegramBadRequest"],
+    )
+    assert (told["edited"], told["posts"], told["reposts"]) == (["hello all"], [[True, "News"]], ["a better post"])
+    assert told["contents"] == ["text", "photo", "photo", "voice", "sticker", "location"]
+    assert (told["albums"], told["voices"], told["stickers"], told["places"]) == (1, [4], ["😀"], [48.5])
+
+
+@pytest.mark.timeout(900)
+async def test_aiogram_deletes_what_it_sent_once(server: TelegramServer) -> None:
+    ann = person(server.telegram, "Ann")
+    assert await aiogram(server, ann.id, "tidy") == {"deleted": True, "deleted_again": "TelegramBadRequest"}
+    assert server.telegram.texts(ann.id) == []
+
+
+@pytest.mark.timeout(900)
+async def test_aiogram_takes_takes_it_for_the_real_one(server: TelegramServer) -> None:
+    ann, telegram = person(server.telegram, "Ann"), server.telegram
+    ann.says("hello")
+    telegram.fail("flood", "pinChatMessage")
+    telegram.fail("server", "unpinAllChatMessages")
+    told = await aiogram(server, ann.id, "talk")
     assert told["said"] == ["hello"]
     assert [len(each) for each in told["ids"]] == [1, 1, 0]
     assert (told["sent"], told["edited"], told["file"]) == ("hi & bye", "other", "content")

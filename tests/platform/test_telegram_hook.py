@@ -1,7 +1,6 @@
 """Telegram brings its updates to our door: with the secret, answered after the commit, and closed to everybody else."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import httpx
 
+from everturn.errors import StoreUnavailable
 from everturn.model import Inbound
 from everturn.platform.api import ApiPlatform
 from everturn.platform.telegram import TelegramPlatform
@@ -17,16 +17,11 @@ from everturn.testing_telegram import BOT_ID
 from everturn.web.hooks import Hooks
 from everturn.web.server import make_app, serve
 from tests.contracts.telegram import TelegramDriver
+from tests.postgres import free_port
 from tests.web.composition import Desk
 
 PATH = f"/hooks/telegram/{BOT_ID}"
 HEADER = "x-telegram-bot-api-secret-token"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -37,35 +32,36 @@ class Scene:
     platform: TelegramPlatform
     url: str
     taken: list[Inbound]
+    trouble: str = ""  # why nothing can be stored now
 
 
 @asynccontextmanager
-async def hooked(folder: Path) -> AsyncIterator[Scene]:
-    async with TelegramDriver() as driver:
-        port = free_port()
-        platform = driver.connected(hook_url=f"http://127.0.0.1:{port}{PATH}")
-        async with World(f"sqlite:///{folder / 'everturn.db'}", ScriptedAgent(), [platform]) as world:
-            scene = Scene(driver, platform, f"http://127.0.0.1:{port}", [])
+async def hooked(folder: Path, driver: TelegramDriver) -> AsyncIterator[Scene]:
+    port = free_port()
+    platform = driver.connected(hook_url=f"http://127.0.0.1:{port}{PATH}")
+    async with World(f"sqlite:///{folder / 'everturn.db'}", ScriptedAgent(), [platform]) as world:
+        scene = Scene(driver, platform, f"http://127.0.0.1:{port}", [])
 
-            async def take(inbound: Inbound) -> None:
-                await world.gateway.intake.take(inbound)
-                scene.taken.append(inbound)
+        async def take(inbound: Inbound) -> None:
+            if scene.trouble:
+                raise StoreUnavailable(scene.trouble)
+            await world.gateway.intake.take(inbound)
+            scene.taken.append(inbound)
 
-            parts = world.gateway.parts
-            app = make_app(
-                accept=world.gateway.intake.accept, chats=ApiPlatform(), hub=parts.hub, store=world.store, token="t",
-                key_of=parts.settings.key_of, message_chars=1000, control=Desk(), hooks=Hooks([platform], take),
-            )  # fmt: skip
-            serving = await serve(app, "127.0.0.1", port)
-            try:
-                yield scene
-            finally:
-                await serving.close()
+        parts = world.gateway.parts
+        app = make_app(
+            accept=world.gateway.intake.accept, chats=ApiPlatform(), hub=parts.hub, store=world.store, token="t",
+            key_of=parts.settings.key_of, message_chars=1000, control=Desk(), hooks=Hooks([platform], take),
+        )  # fmt: skip
+        serving = await serve(app, "127.0.0.1", port)
+        try:
+            yield scene
+        finally:
+            await serving.close()
 
 
 async def test_what_telegram_brings_is_taken_once_and_answered(tmp_path: Path) -> None:
-    async with hooked(tmp_path) as scene:
-        driver = scene.driver
+    async with TelegramDriver() as driver, hooked(tmp_path, driver) as scene:
         driver.says("one")
         await driver.until(lambda: driver.texts() == ["echo: one"])
         driver.deliver_again()
@@ -76,9 +72,23 @@ async def test_what_telegram_brings_is_taken_once_and_answered(tmp_path: Path) -
         assert scene.platform.contact.received_at is not None
 
 
+async def test_what_waits_when_polling_becomes_a_webhook_is_brought(tmp_path: Path) -> None:
+    """Read and not acknowledged, or never read: nothing is dropped by the switch, in either direction."""
+    async with TelegramDriver() as driver:
+        driver.says("read")
+        reading = driver.connected().inbound(None)
+        assert (await anext(reading)).text == "read"
+        await reading.aclose()
+        driver.says("not read")
+        async with hooked(tmp_path, driver) as scene:
+            await driver.until(lambda: len(driver.texts()) == 2)
+            assert [each.text for each in scene.taken] == ["read", "not read"]
+        driver.says("back")
+        assert (await anext(driver.connected().inbound(None))).text == "back"
+
+
 async def test_a_button_that_is_brought_is_answered_too(tmp_path: Path) -> None:
-    async with hooked(tmp_path) as scene:
-        driver = scene.driver
+    async with TelegramDriver() as driver, hooked(tmp_path, driver) as scene:
         ann = driver.person("Ann")
         await driver.until(lambda: driver.telegram.state.hook)
         sent = await scene.platform.ask(driver.place("Ann"), "May I?", [], "1-0")
@@ -90,8 +100,31 @@ async def test_a_button_that_is_brought_is_answered_too(tmp_path: Path) -> None:
         assert [each.text for each in scene.taken] == ["/status"]
 
 
+async def test_what_can_not_be_stored_now_is_not_taken_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    """Promise 1: Telegram brings it again."""
+    async with (
+        TelegramDriver() as driver,
+        hooked(tmp_path, driver) as scene,
+        httpx.AsyncClient(base_url=scene.url) as client,
+    ):
+        await driver.until(lambda: driver.telegram.state.hook)
+        person = {"id": 1, "is_bot": False, "first_name": "Ann"}
+        message = {"message_id": 1, "date": 1, "chat": {"id": 1, "type": "private"}, "from": person, "text": "hello"}
+        scene.trouble = "the disk is full"
+        secret = {HEADER: scene.platform.secret}
+        answer = await client.post(PATH, json={"update_id": 1, "message": message}, headers=secret)
+        assert (answer.status_code, answer.json()["error"]) == (503, "the disk is full")
+        scene.trouble = ""
+        assert (await client.post(PATH, json={"update_id": 1, "message": message}, headers=secret)).status_code == 200
+        assert [each.text for each in scene.taken] == ["hello"]
+
+
 async def test_nobody_else_gets_in(tmp_path: Path) -> None:
-    async with hooked(tmp_path) as scene, httpx.AsyncClient(base_url=scene.url) as client:
+    async with (
+        TelegramDriver() as driver,
+        hooked(tmp_path, driver) as scene,
+        httpx.AsyncClient(base_url=scene.url) as client,
+    ):
         await scene.driver.until(lambda: scene.driver.telegram.state.hook)
         update = {"update_id": 1, "message": {"message_id": 1, "chat": {"id": 1, "type": "private"}, "text": "forged"}}
         secret = {HEADER: scene.platform.secret}

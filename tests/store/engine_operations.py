@@ -10,6 +10,7 @@ from typing import TypeVar
 from everturn.store.interface import Op, Store, sql
 
 S = TypeVar("S", bound=Store)
+LONGEST_S = 60.0
 
 TABLES = """\
 CREATE TABLE item (id BIGINT PRIMARY KEY, body TEXT NOT NULL);
@@ -76,23 +77,23 @@ class Gate:
 
     def wait(self) -> Op[None]:
         self._reached.set()
-        assert self._open.wait(10)
+        assert self._open.wait(LONGEST_S)
         yield sql("SELECT 1")
 
     def put(self, number: int, body: str) -> Op[None]:
         """Stay inside the transaction, with a row that is not committed."""
         yield sql("INSERT INTO item (id, body) VALUES ($1, $2)", number, body)
         self._reached.set()
-        assert self._open.wait(10)
+        assert self._open.wait(LONGEST_S)
 
     async def reached(self) -> None:
-        assert await asyncio.to_thread(self._reached.wait, 10)
+        assert await asyncio.to_thread(self._reached.wait, LONGEST_S)
 
     def open(self) -> None:
         self._open.set()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], within_s: float = 20.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], within_s: float = LONGEST_S) -> None:
     """Ask the store again and again until it says yes."""
     async with asyncio.timeout(within_s):
         while not await condition():

@@ -43,7 +43,7 @@ class FaultyDisk(apsw.VFS):
     async def hit(self, times: int = 1) -> None:
         """Wait until so many faults were met. From the second on, the first has been noticed."""
         for _ in range(times):
-            assert await asyncio.to_thread(self._hits.acquire, timeout=10)
+            assert await asyncio.to_thread(self._hits.acquire, timeout=60)
 
 
 class FaultyFile(apsw.VFSFile):

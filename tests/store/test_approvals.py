@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.decide.approvals import Scope
+from everturn.decide.keys import Isolation
 from everturn.errors import FenceLost
 from everturn.model import ACTIVE, Effect, ToolCall
 from everturn.store.operations.approvals import (
@@ -21,6 +22,7 @@ from everturn.store.operations.approvals import (
     expire_approval,
 )
 from everturn.store.operations.beginning import begin_next
+from everturn.store.operations.joining import join_turn
 from everturn.store.operations.questions import answered_keys, tell_held
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Begun, Waits
@@ -158,6 +160,60 @@ async def test_a_yes_is_remembered_as_long_as_was_said(life: Life, scope: str, s
     third = await responded(life)
     may = (await life.store.run(ask_first, third, SHELL, asking(life))).may
     assert may is (May.ALLOWED if fresh else May.ASKED)
+
+
+async def remembers(life: Life, *people: str) -> None:
+    """Each of them has allowed the shell for always, in a chat of their own."""
+    for person in people:
+        begun = await life.called("hello", person, user_id=person)
+        await life.store.run(step, begun, response(begun, 1, "call", at=life.now), None, None, prove_it=False)
+        await life.store.run(ask_first, begun, SHELL, asking(life))
+        await answer(life, chat=person, by=f"fake:{person}", scope=Scope.ALWAYS)
+        await life.finish(await life.began(person), 1)
+
+
+async def shared(life: Life, how: str) -> Begun:
+    """A turn that eve began and ann spoke in last: she joined it while it ran, or both were collected for it."""
+    if how == "joined":
+        begun = await life.called("delete everything", "s", user_id="eve")
+        await life.accept("thanks", "s", busy="steer", user_id="ann")
+        begun = (await life.twice(join_turn, begun, Isolation(), life.now, life.delivery)).begun
+    else:
+        for user, text in (("eve", "delete everything"), ("ann", "thanks")):
+            await life.accept(text, "s", user_id=user)
+        await life.plant("UPDATE inbox SET busy='collect' WHERE state='waiting'")
+        life.clock.advance(60)
+        begun = await life.began("s")
+    await life.store.run(step, begun, response(begun, 1, "call", at=life.now), None, None, prove_it=False)
+    return begun
+
+
+@pytest.mark.parametrize("how", ["joined", "collected"])
+@pytest.mark.parametrize(
+    ("remembered", "may"), [(("ann",), May.ASKED), (("eve",), May.ASKED), (("ann", "eve"), May.ALLOWED)]
+)
+async def test_nobody_acts_with_a_yes_of_whoever_spoke_last(
+    life: Life, how: str, remembered: tuple[str, ...], may: May
+) -> None:
+    """A turn that several people share needs a yes that each of them has."""
+    await remembers(life, *remembered)
+    begun = await shared(life, how)
+    assert (begun.authors, begun.person, begun.source.user_id) == (("fake:eve", "fake:ann"), "fake:eve", "ann")
+    assert (await life.twice(ask_first, begun, SHELL, asking(life))).may is may
+
+
+@pytest.mark.parametrize("how", ["joined", "collected"])
+async def test_a_question_of_a_shared_turn_is_for_who_began_it(life: Life, how: str) -> None:
+    begun = await shared(life, how)
+    await life.store.run(ask_first, begun, SHELL, asking(life))
+    assert (await answer(life, chat="s", by=ANN)).outcome is Outcome.NOT_YOURS
+    assert (await answer(life, chat="s", by="fake:eve", scope=Scope.ALWAYS)).outcome is Outcome.APPROVED
+    again = await life.began("s")
+    assert again.authors == begun.authors
+    assert (await life.store.run(ask_first, again, SHELL, asking(life))).may is May.ALLOWED
+    other = ToolCall(id="other", name="shell", effect=Effect.ONCE, ask="Run: rm -r y")
+    await life.store.run(step, again, response(again, 1, "other", at=life.now), None, None, prove_it=False)
+    assert (await life.store.run(ask_first, again, other, asking(life))).may is May.ASKED  # eve's yes is not ann's
 
 
 async def test_a_question_expires_visibly_and_its_turn_goes_on(life: Life) -> None:

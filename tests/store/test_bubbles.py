@@ -11,7 +11,7 @@ from everturn.decide.delivery import Doubtful
 from everturn.errors import FenceLost
 from everturn.model import Bubble, Reply, ToolCall
 from everturn.store.operations.approvals import Asking, May, ask_first
-from everturn.store.operations.outbox import record_bubble, record_shown, recover_sending
+from everturn.store.operations.outbox import record_bubble, record_sent, record_shown, recover_sending
 from everturn.store.operations.previews import Closed, Opened, Opening, open_bubble, still_ours
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Begun
@@ -48,7 +48,15 @@ async def delivered(life: Life) -> Reply:
     reply = await life.claim()
     assert isinstance(reply, Reply)
     assert reply.bubble is not None
-    await life.twice(record_shown, reply, reply.sent_parts, reply.bubble, life.now)
+    await life.twice(record_shown, reply, reply.kind, reply.sent_parts, reply.bubble, life.now)
+    return reply
+
+
+async def sent(life: Life) -> Reply:
+    """What is no bubble is out."""
+    reply = await life.claim()
+    assert isinstance(reply, Reply)
+    await life.store.run(record_sent, reply.id, ("p",), life.now, reply.key)
     return reply
 
 
@@ -117,7 +125,7 @@ async def test_an_answer_that_comes_while_the_pause_is_being_shown_follows_it(li
     assert await opened(life, again) == Closed(for_good=False)
     await life.finish(again)
     assert pause.bubble is not None
-    assert await life.twice(record_shown, pause, ("p1",), pause.bubble, life.now)
+    assert await life.twice(record_shown, pause, pause.kind, ("p1",), pause.bubble, life.now)
     assert (await delivered(life)).text == "done"
 
 
@@ -167,10 +175,26 @@ async def test_a_question_leaves_the_bubble_above_it_and_the_answer_gets_another
     assert (await life.twice(ask_first, begun, call, asking)).may is May.ASKED
     left = await delivered(life)
     assert (left.id, left.text, left.bubble and left.bubble.said) == (number, "", "all that was said")
-    asked = await life.claim()
-    assert isinstance(asked, Reply)
+    asked = await sent(life)
     assert (asked.id, asked.kind) == (question, "question")
     await life.command(f"/approve {question}")
+    await sent(life)
     again = await opened(life, await life.began())
     assert isinstance(again, Opened)
     assert (again.parts, again.bubble.name) == ((), f"{begun.turn}.1")
+
+
+@pytest.mark.parametrize("in_hand", [False, True])
+async def test_a_question_of_the_next_attempt_finds_what_was_said_above_it(life: Life, in_hand: bool) -> None:  # noqa: FBT001
+    """It died before it asked. Who is just showing that it was interrupted goes on with it, and nothing is said twice."""
+    begun = await life.called()
+    await shown(life, begun, "p1")
+    await life.die()
+    pause = await life.claim() if in_hand else await delivered(life)
+    assert isinstance(pause, Reply)
+    again, number, question = await life.began(), life.ids.next(), life.ids.next()
+    asking = Asking(id=question, at=life.now, expires_s=60, delivery=STREAMS, bubble=number, said="all that was said")
+    await life.twice(ask_first, again, ToolCall("c1", "write", ask="May I?"), asking)
+    rows = [row[:3] for row in await life.look(BUBBLE)]
+    left = (begun.turn, "paused", "sending") if in_hand else (number, "broken_off", "owed")
+    assert rows == [left, (question, "question", "owed")]

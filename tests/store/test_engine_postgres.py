@@ -12,7 +12,7 @@ from everturn.store.interface import Op, sql
 from everturn.store.postgres import PostgresStore
 from tests.postgres import PostgresServer, StopMode
 from tests.store.cutting_proxy import Cut, CuttingProxy
-from tests.store.engine_operations import add_one, closing, count, find, make_schema, numbers, put, until
+from tests.store.engine_operations import LONGEST_S, add_one, closing, count, find, make_schema, numbers, put, until
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def test_a_network_that_swallows_everything_is_noticed(
     proxy: CuttingProxy, database_url: str, schema: Path
 ) -> None:
     url = proxy.url(database_url)
-    async with closing(await PostgresStore.open(url, schema=schema, command_timeout_s=0.5)) as store:
+    async with closing(await PostgresStore.open(url, schema=schema, command_timeout_s=3)) as store:
         await store.run(put, 1, "x")
         proxy.frozen = True
         call = store.run(put, 2, "y")
@@ -109,18 +109,26 @@ async def at_least(store: PostgresStore, items: int) -> bool:
     return await store.read(count) >= items
 
 
-async def test_of_two_that_lock_each_other_out_one_is_run_again(store: PostgresStore) -> None:
+async def test_of_two_that_lock_each_other_out_one_is_run_again(store: PostgresStore, database_url: str) -> None:
+    other = await asyncpg.connect(database_url)
+    await other.execute("SELECT pg_advisory_lock(1)")
     runs: list[str] = []
+    both = asyncio.Event()
 
     def lock_both(first: str, second: str) -> Op[None]:
-        runs.append(first)
         yield sql("UPDATE counter SET value = 1 WHERE name = $1", first)
-        yield sql("SELECT pg_sleep(0.2)")  # both have their first lock by now
+        runs.append(first)
+        if len(runs) == 2:
+            both.set()
+        yield sql("SELECT pg_advisory_xact_lock_shared(1)")  # until both have their first lock
         yield sql("UPDATE counter SET value = 1 WHERE name = $1", second)
 
     await store.run(add_one, "a")
     await store.run(add_one, "b")
-    await asyncio.gather(store.run(lock_both, "a", "b"), store.run(lock_both, "b", "a"))
+    calls = [store.run(lock_both, "a", "b"), store.run(lock_both, "b", "a")]
+    await both.wait()
+    await other.close()
+    await asyncio.gather(*calls)
     assert len(runs) == 3
     assert store.trouble() is None
 
@@ -234,7 +242,7 @@ async def test_closing_while_the_server_is_away_gives_up_in_time_and_says_so(
     await asyncio.to_thread(postgres.stop)
     calls = [store.run(put, number, "x") for number in range(5)]
     await until_trouble(store)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONGEST_S):
         await store.close()
     for call in calls:
         with pytest.raises(StoreUnavailable, match="closed before it could be written"):
@@ -260,7 +268,7 @@ async def test_a_worker_that_dies_is_reported(database_url: str, schema: Path) -
 
     store = await PostgresStore.open(database_url, schema=schema, on_death=deaths.put_nowait)
     call = store.run(die)
-    assert isinstance(await asyncio.wait_for(deaths.get(), 10), Unforeseen)
+    assert isinstance(await asyncio.wait_for(deaths.get(), LONGEST_S), Unforeseen)
     call.cancel()
     await store.close()
 

@@ -15,6 +15,7 @@ from everturn.errors import StoreUnavailable, StoreUnusable
 from everturn.store.interface import Op, sql
 from everturn.store.sqlite import SQLiteStore
 from tests.store.engine_operations import (
+    LONGEST_S,
     Gate,
     add_one,
     closing,
@@ -209,7 +210,8 @@ async def test_closing_on_a_broken_disk_gives_up_in_time_and_says_so(path: Path,
     store = await SQLiteStore.open(path, schema=schema, vfs=disk.name, close_within_s=0.2)
     disk.faults["write"] = FULL
     calls = [store.run(put, number, "x") for number in range(5)]
-    async with asyncio.timeout(10):
+    await disk.hit(2)  # the first was noticed
+    async with asyncio.timeout(LONGEST_S):
         await store.close()
     for call in calls:
         with pytest.raises(StoreUnavailable, match="the disk is full"):
@@ -250,7 +252,7 @@ async def test_a_writer_that_dies_is_reported(path: Path, schema: Path) -> None:
 
     store = await SQLiteStore.open(path, schema=schema, on_death=on_death)
     store.run(put_then_raise, 1, SystemExit("out of the thread"))
-    assert isinstance(await asyncio.wait_for(deaths.get(), 10), SystemExit)
+    assert isinstance(await asyncio.wait_for(deaths.get(), LONGEST_S), SystemExit)
     await store.close()
 
 
@@ -268,7 +270,7 @@ async def test_without_its_writer_the_process_ends(path: Path, schema: Path) -> 
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, str(path), str(schema), stdout=asyncio.subprocess.PIPE
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 20)
+    output, _ = await asyncio.wait_for(process.communicate(), LONGEST_S)
     assert process.returncode == 1
     assert b"store.died" in output
 

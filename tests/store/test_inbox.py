@@ -220,6 +220,17 @@ async def test_looking_creates_no_session(life: Life) -> None:
 # -- cursor -----------------------------------------------------------------------------------------------------------
 
 
+async def test_a_cursor_does_not_pass_a_message_that_finds_no_room(life: Life) -> None:
+    """Promise 1: a death before it is a dead letter brings it again."""
+    for number in range(QUEUE + 1):
+        await life.store.run(accept, life.arrival(ext=f"{number}"), QUEUE, None)
+    full = changed(life.arrival(ext="full"), cursor="10")
+    assert (await life.twice(accept, full, QUEUE, None)).outcome is Outcome.FULL
+    assert await life.store.read(read_cursor, "fake", "") is None
+    await life.twice(turn_away, full, "queue_full", "no room")
+    assert await life.store.read(read_cursor, "fake", "") == "10"
+
+
 async def test_a_cursor_moves_with_the_message_it_belongs_to(life: Life) -> None:
     assert await life.store.read(read_cursor, "fake", "") is None
     arrival = changed(life.arrival(ext="1"), cursor="10")

@@ -435,7 +435,7 @@ def drive(postgres: PostgresServer, tmp_path: Path, *, examples: int, steps: int
                 runner.run(store.close())
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_both_engines_say_and_store_the_same(postgres: PostgresServer, tmp_path: Path) -> None:
     drive(postgres, tmp_path, examples=15, steps=25, random=False)
 

@@ -11,6 +11,7 @@ from everturn.decide.delivery import Doubtful
 from everturn.model import OUTBOX_MOVES, OutboxState, Reply
 from everturn.store.interface import Op
 from everturn.store.operations.outbox import (
+    SEND_AGAIN,
     claim_next,
     doubt,
     give_up,
@@ -84,6 +85,23 @@ async def test_a_reply_that_is_being_sent_is_not_overtaken(life: Life) -> None:
     assert (await claimed(life)).id == begun.turn
 
 
+@pytest.mark.parametrize("later", [1.0, 0.0, -3600.0])
+async def test_what_was_owed_first_leaves_first_whatever_its_number(life: Life, later: float) -> None:
+    """Promise 3. An answer has the number of its turn, which is lower than that of what was said while the turn ran. A clock
+    that stands or is set back changes nothing.
+    """
+    begun = await life.begun()
+    life.clock.advance(1.0)
+    await life.command("/status")
+    life.clock.set_back(-later)
+    await life.finish(begun)
+    life.clock.advance(3600.0)
+    answer = await claimed(life)
+    assert answer.id != begun.turn
+    await life.store.run(record_sent, answer.id, ("p",), life.now, answer.key)
+    assert (await claimed(life)).id == begun.turn
+
+
 async def test_a_reply_that_is_not_due_says_when(life: Life) -> None:
     await life.talk()
     reply = await claimed(life)
@@ -91,6 +109,29 @@ async def test_a_reply_that_is_not_due_says_when(life: Life) -> None:
     assert await life.unchanged(claim_next, key_of(), 1, life.now) == life.now + 60
     life.clock.advance(60)
     assert (await claimed(life)).attempts == 1
+
+
+async def test_waits_that_were_ordered_and_deaths_are_tries_but_no_failures(life: Life) -> None:
+    """A platform that orders many waits, or a gateway that restarts often, makes no dead letter."""
+    await life.talk()
+    for failed, sent in ((False, (1, 0)), (True, (2, 1)), (False, (3, 1)), (True, (4, 2))):
+        await life.twice(try_later, (await claimed(life)).id, life.now, "busy", failed=failed)
+        assert await life.look("SELECT attempts, failures FROM outbox") == [sent]
+    assert (await claimed(life)).failures == 2
+    await life.store.run(recover_sending, 1, {"fake": Doubtful.MARK}, life.now)
+    reply = await claimed(life)
+    assert (reply.attempts, reply.failures) == (5, 2)
+    await life.twice(doubt, reply.id, Doubtful.MARK, life.now, "lost")
+    assert (await claimed(life)).failures == 3
+
+
+async def test_a_reply_that_is_sent_anew_has_not_failed_yet(life: Life) -> None:
+    begun = await life.talk()
+    await life.store.run(try_later, (await claimed(life)).id, life.now, "busy")
+    await life.plant(SEND_AGAIN, begun.turn, life.now)
+    assert (await claimed(life)).failures == 0
+    await life.store.run(try_later, begun.turn, life.now, "busy")
+    assert await life.look("SELECT attempts, failures FROM outbox") == [(1, 1)]
 
 
 async def test_a_reply_is_sent_at_once_only_when_nothing_is_before_it(life: Life) -> None:

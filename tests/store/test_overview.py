@@ -62,11 +62,11 @@ async def busy(life: Life) -> None:
 
 async def test_everything_that_is_open_is_counted(life: Life) -> None:
     await busy(life)
-    counted = await life.store.read(counts)
+    counted = await life.store.read(counts, life.now)
     assert counted == {
         "running": 2, "waiting_for_approval": 0, "interrupted": 0, "inbox_waiting": 1, "inbox_oldest_at": life.now,
         "outbox_owed": 1, "outbox_oldest_at": life.now, "doubtful": 1, "dead_replies": 1, "dead_messages": 2,
-        "suspended": 1, "resume_pending": 0, "sessions": 7,
+        "suspended": 1, "resume_pending": 0, "asking": 0, "sessions": 7,
     }  # fmt: skip
 
 
@@ -127,7 +127,7 @@ async def test_a_conversation_that_only_keeps_a_note_is_active(life: Life) -> No
     assert {(each["chat"], each["state"], each["resumable"], each["note_waits"]) for each in seen} == {
         ("off", "resume_pending", True, False), ("aside", "active", False, True),
     }  # fmt: skip
-    assert (await life.store.read(counts))["resume_pending"] == 1
+    assert (await life.store.read(counts, life.now))["resume_pending"] == 1
 
 
 async def test_conversations_are_found_by_state_by_words_and_by_use(life: Life) -> None:

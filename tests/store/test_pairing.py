@@ -7,12 +7,16 @@ import pytest
 from msgspec.structs import replace
 
 from everturn.decide.admission import Admission, Policy
+from everturn.decide.admission_words import FORGOTTEN
+from everturn.decide.delivery import Doubtful
 from everturn.decide.pairing import EACH_S, LOCKED_S, VALID_S
+from everturn.model import Reply
 from everturn.store.operations.admission import standing
 from everturn.store.operations.inbox import Accepted, Arrival, Outcome, accept
-from everturn.store.operations.outbox import claim_next, give_up, record_sent
+from everturn.store.operations.outbox import claim_next, doubt, give_up, record_sent
 from everturn.store.operations.pairing import Approval, Paired, approve_code, approve_request, list_pairings
 from everturn.store.operations.pairing import Outcome as Pair
+from everturn.store.operations.upkeep import forget
 from tests.contracts.store import QUEUE, Life, key_of, living, origin
 
 CODES = ["ABCDEFGH", "BCDEFGHJ", "CDEFGHJK", "DEFGHJKL", "EFGHJKLM"]
@@ -100,6 +104,27 @@ async def test_adapters_at_once_never_give_more_codes_than_there_may_be(life: Li
     await asyncio.gather(*(life.store.run(accept, each, QUEUE, None) for each in arrivals))
     rows = await life.look("SELECT platform, count(*) FROM pairing WHERE ended_at IS NULL GROUP BY platform ORDER BY 1")
     assert rows == [("fake", 3), ("other", 3)]
+
+
+async def test_nobody_is_asked_whether_a_code_arrived(life: Life) -> None:
+    """Who may not speak could not answer: it is sent again, and says so."""
+    await writes(life, "bob", CODES[0])
+    reply = await life.store.run(claim_next, key_of("bob"), life.instance, life.now)
+    assert isinstance(reply, Reply)
+    await life.twice(doubt, reply.id, Doubtful.ASK, life.now, "what?")
+    assert await life.look("SELECT state, marked FROM outbox") == [("owed", 1)]
+
+
+@pytest.mark.parametrize("state", ["owed", "doubtful"])
+async def test_a_code_that_was_not_delivered_within_its_hour_is_not_kept_in_clear(life: Life, state: str) -> None:
+    """Whatever its row says, also if an operator wanted it sent again."""
+    await writes(life, "bob", CODES[0])
+    await life.plant("UPDATE outbox SET state=$1, valid_until=NULL", state)
+    await life.store.run(forget, life.now + VALID_S - 1)
+    assert CODES[0] in (await life.look("SELECT text FROM outbox"))[0][0]
+    while await life.store.run(forget, life.now + VALID_S):
+        pass
+    assert await life.look("SELECT state, text, dead_at FROM outbox") == [("dead", FORGOTTEN, None)]
 
 
 async def test_five_wrong_codes_lock_issuing_and_approving_and_a_number_still_works(life: Life) -> None:

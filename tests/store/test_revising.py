@@ -41,6 +41,19 @@ async def test_words_that_wait_are_replaced_and_the_first_ones_are_still_known(l
     assert await life.store.read(read_cursor, "fake", "") == "7"
 
 
+@pytest.mark.parametrize(("came", "counts"), [((5, 7), 7), ((7, 5), 7), ((None, 5), 5), ((5, None), None)], ids=str)
+async def test_an_edit_does_not_replace_what_its_author_wrote_later(
+    life: Life, came: tuple[int | None, int | None], counts: int | None
+) -> None:
+    """Where the platform numbers them; else the one that comes last counts."""
+    first, second = came
+    await life.store.run(accept, replace(life.arrival(f"words {first}", ext="m1"), edition=first), QUEUE, None)
+    edit = replace(life.arrival(f"words {second}", ext="e1"), edition=second)
+    done = (await life.twice(revise, edit, Heard.EDITED, "m1")).what
+    assert done is (Revision.APPLIED if counts == second else Revision.OUTDATED)
+    assert await life.look("SELECT body, edition FROM inbox WHERE ext_id='m1'") == [(f"words {counts}", counts)]
+
+
 async def test_a_message_that_was_begun_stays_as_it_was(life: Life) -> None:
     await life.store.run(accept, life.arrival("hello", ext="m1"), QUEUE, life.start())
     assert await changes(life, "m1", "other words") is Revision.TOO_LATE

@@ -13,6 +13,7 @@ import httpx
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.gateway.parts import Settings
+from everturn.media import Media
 from everturn.model import Json
 from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
@@ -27,7 +28,7 @@ from everturn.web.v1.endpoints import V1Parts
 
 TOKEN = "a-token-of-the-tests"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Echo:
@@ -184,8 +185,10 @@ async def running(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
             key_of=parts.settings.key_of, message_chars=settings.message_chars, token=TOKEN, control=desk,
             heartbeat_s=heartbeat_s, door=door, meters=parts.observing.meters,
-            people=world.gateway.people, operations=Operations(operator=world.gateway.operator, moves=parts.hub.changes),
-            page=Page(chats=page, files=Files(files, file_bytes, 3 * file_bytes), about=About(version="test")),
+            people=world.gateway.people, operations=Operations(
+                operator=world.gateway.operator, moves=parts.hub.changes, people=world.gateway.people
+            ),
+            page=Page(chats=page, files=Files(Media(files, file_bytes, 3 * file_bytes)), about=About(version="test")),
             programs=V1Parts(clients=programs, models=("main", "other"), most_body=settings.message_chars * 12 + 65_536),
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s, most_connections=most_connections)

@@ -23,7 +23,7 @@ def said(text: str) -> list[Any]:
 
 def client(web: Web, key: str = TOKEN, retries: int = 0) -> AsyncOpenAI:
     """The official client, which needs only the address."""
-    made = AsyncOpenAI(base_url=f"{web.serving.url}/v1", api_key=key, max_retries=retries, timeout=20)
+    made = AsyncOpenAI(base_url=f"{web.serving.url}/v1", api_key=key, max_retries=retries, timeout=60)
     web.closing.append(made.close)
     return made
 

@@ -273,7 +273,7 @@ async def test_no_other_origin_may_read(web: Web) -> None:
 async def raw(web: Web, text: bytes) -> str:
     reader, writer = await asyncio.open_connection(web.serving.host, web.serving.port)
     writer.write(text)
-    answer = await asyncio.wait_for(reader.read(4096), 20)
+    answer = await asyncio.wait_for(reader.read(4096), 60)
     writer.close()
     return answer.decode()
 

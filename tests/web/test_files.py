@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.web.files import Files, clean_file_name, sniffed
+from everturn.decide.uploads import clean_file_name, served_as, sniffed
+from everturn.media import Media
 from tests.web.composition import TOKEN, Web, running
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 30
@@ -57,7 +58,7 @@ def test_a_name_is_only_a_name(name: str, clean: str) -> None:
     ],
 )
 def test_a_type_is_what_the_bytes_say(head: bytes, kind: str) -> None:
-    assert sniffed(head) == kind
+    assert served_as(sniffed(head)) == kind
 
 
 async def test_an_image_comes_back_as_an_image(web: Web) -> None:
@@ -108,12 +109,12 @@ async def test_what_a_death_left_half_written_is_swept(tmp_path: Path) -> None:
         yield b"words"
 
     (tmp_path / "AAAAAAAAAAAAAAAAAAAAAA.draft").write_bytes(b"half")
-    kept = await Files(tmp_path).keep("a.txt", words())
-    assert names(tmp_path) == [f"{kept.id}.a.txt"]
+    kept = await Media(tmp_path).keep("a.txt", words())
+    assert names(tmp_path) == [f"{kept.upload.id}.a.txt"]
 
 
 async def test_a_large_file_may_take_its_time_and_half_a_request_may_not(tmp_path: Path) -> None:
-    async with running(tmp_path, patience_s=0.1, file_bytes=3_000_000) as web:
+    async with running(tmp_path, patience_s=2, file_bytes=3_000_000) as web:
         place = web.serving.host, web.serving.port
         head = f"POST /files?name=a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {{}}\r\n\r\n"
         reader, writer = await asyncio.open_connection(*place)
@@ -121,9 +122,9 @@ async def test_a_large_file_may_take_its_time_and_half_a_request_may_not(tmp_pat
         await writer.drain()
         idle, idler = await asyncio.open_connection(*place)
         idler.write(head.format(5).encode())
-        assert b" 408 " in await asyncio.wait_for(idle.readline(), 20)
+        assert b" 408 " in await asyncio.wait_for(idle.readline(), 60)
         writer.write(b"x")
-        assert b" 201 " in await asyncio.wait_for(reader.readline(), 20)
+        assert b" 201 " in await asyncio.wait_for(reader.readline(), 60)
         for each in (writer, idler):
             each.close()
             await each.wait_closed()

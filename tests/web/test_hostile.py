@@ -129,7 +129,7 @@ async def test_five_megabytes_are_refused_with_words_and_the_connection_goes_on(
 
 
 async def test_a_body_that_goes_on_after_its_answer_ends_with_the_connection(tmp_path: Path) -> None:
-    async with running(tmp_path, patience_s=0.2) as web:
+    async with running(tmp_path, patience_s=2) as web:
         head = f"POST /api/chats/alice/messages HTTP/1.1\r\n{AUTHORIZED}Content-Length: {50 * MEGABYTE}\r\n\r\n"
         assert statuses(await sent(web, head.encode() + b"x" * MEGABYTE)) == [b"413"]
 

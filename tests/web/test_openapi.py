@@ -30,6 +30,9 @@ TOLERANT = {
     **{
         f"POST /ops/api/{what}/act": [negative_data_rejection] for what in ("sessions", "inbox", "outbox")
     },  # so have ids
+    "POST /ops/api/people/act": [negative_data_rejection, positive_data_acceptance],  # so has this
+    "POST /control/pair/allow": [positive_data_acceptance],  # how people are called depends on their platform
+    "POST /control/pair/revoke": [positive_data_acceptance],
     "POST /control/pair/approve": [positive_data_acceptance],  # a code or a number, not both: a struct cannot say that
     "POST /v1/chat/completions": [positive_data_acceptance],  # the table leaves the details to the API's own documents
     "POST /v1/responses": [positive_data_acceptance],

@@ -139,8 +139,9 @@ async def test_figures_are_the_same_after_a_restart(tmp_path: Path) -> None:
         before = await get(web, "figures", hours=168)
     async with running(tmp_path) as web:
         after = await get(web, "figures", hours=168)
-    assert sum(each["answered"] for each in after["buckets"]) == 1
-    assert before["buckets"] == after["buckets"]
+    first, then = ([each for each in told["buckets"] if each["messages"]] for told in (before, after))
+    assert (sum(each["answered"] for each in after["buckets"]), len(then)) == (1, 1)
+    assert first == then  # an hour may have ended between the two: then the empty ones are others
 
 
 async def test_the_stream_hints_at_what_moved_and_ends_with_the_visit(web: Web) -> None:

@@ -8,7 +8,7 @@ from tests.cli.outside import post
 from tests.cli.program import GatewayProgram
 
 WATCHERS, CHATS = 1_000, 10
-WAIT_S = 30.0
+WAIT_S = 120.0
 MOST_BYTES = 60_000
 FEW_FILES = ["sh", "-c", 'ulimit -Sn 300; exec "$@"', "sh"]
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -35,6 +35,6 @@ async def test_the_client_for_node_runs_unchanged(tmp_path: Path) -> None:
         node = await asyncio.create_subprocess_exec(
             "node", str(script), f"{web.serving.url}/v1", TOKEN, stdout=-1, stderr=-1
         )
-        out, err = await asyncio.wait_for(node.communicate(), 50)
+        out, err = await asyncio.wait_for(node.communicate(), 240)
     assert node.returncode == 0, err.decode()
     assert json.loads(out) == EXPECTED

@@ -9,6 +9,8 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from everturn.model import Inbound
+from everturn.store.operations.inbox import Accepted
 from tests.web.composition import Web, running
 from tests.web.programs import Obliging, client, key, said
 
@@ -28,7 +30,10 @@ async def web(tmp_path: Path, agent: Obliging) -> AsyncIterator[Web]:
 
 
 async def whole(api: AsyncOpenAI, **more: Any) -> str:
-    stream = await api.chat.completions.create(**{**WAIT, "stream": True, **more})
+    return await all_of(await api.chat.completions.create(**{**WAIT, "stream": True, **more}))
+
+
+async def all_of(stream: Any) -> str:
     return "".join([each.choices[0].delta.content or "" async for each in stream])
 
 
@@ -142,16 +147,35 @@ async def test_a_revoked_key_gets_no_answer(web: Web, agent: Obliging) -> None:
 
 async def test_a_gateway_that_stops_ends_the_answer_and_its_next_life_gives_it(tmp_path: Path, agent: Obliging) -> None:
     async with running(tmp_path, agent) as web:
-        waiting, streaming = asyncio.create_task(once(client(web))), asyncio.create_task(whole(client(web)))
+        waiting = asyncio.create_task(once(client(web)))
         await agent.began.wait()
-        await asyncio.wait({asyncio.create_task(web.client.get("/v1/models"))})
+        streaming: Any = await client(web).chat.completions.create(**{**WAIT, "stream": True})
         await web.serving.close()
-        for task, error in ((waiting, openai.APIStatusError), (streaming, openai.APIError)):
+        for ended, error in ((waiting, openai.APIStatusError), (all_of(streaming), openai.APIError)):
             with pytest.raises(error) as raised:
-                await task
+                await ended
             assert getattr(raised.value, "code", None) == "restarting"
         await web.world.abandon()
     agent.go.set()
     async with running(tmp_path, agent) as web:
         assert (await once(client(web)))[1] == "one two three"
         assert await whole(client(web)) == "one two three"
+
+
+async def test_a_request_that_is_committed_while_the_server_ends_is_told_to_come_again(tmp_path: Path) -> None:
+    came, go = asyncio.Event(), asyncio.Event()
+    ending: Web
+
+    async def accept(inbound: Inbound) -> Accepted:
+        came.set()
+        await go.wait()
+        return await ending.world.gateway.intake.accept(inbound)
+
+    async with running(tmp_path, Obliging(), accept=accept) as ending:
+        waiting = asyncio.create_task(once(client(ending), messages=said("hello")))
+        await came.wait()
+        ending.serving.app.close()
+        go.set()
+        with pytest.raises(openai.APIStatusError) as raised:
+            await waiting
+    assert raised.value.code == "restarting"

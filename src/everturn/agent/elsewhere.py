@@ -128,7 +128,11 @@ class _Asking:
 
     async def _run_call(self, call: ToolCall, key: str) -> str:
         """The agent runs its own tools. One that must not be repeated is asked for once, whatever becomes of the agent."""
-        request = wire.encoded(wire.CallRequest(turn=self._turn.id, key=key, call=wire.call_of(call)))
+        turn = self._turn
+        asked = wire.CallRequest(
+            turn=turn.id, key=key, session=turn.session_id, source=turn.source, call=wire.call_of(call)
+        )
+        request = wire.encoded(asked)
         tries = 0
         while True:
             try:

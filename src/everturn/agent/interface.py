@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from everturn.model import Brought, Message, SessionSource, ToolCall, Usage
 
@@ -87,7 +87,7 @@ class TurnContext(Protocol):
 
     @property
     def source(self) -> SessionSource:
-        """Where the (last) message came from."""
+        """Where the (last) message came from, and who asks; nobody is named where several people's words are answered."""
         ...
 
     @property
@@ -158,6 +158,19 @@ class TurnContext(Protocol):
 
     async def tell(self, text: str) -> None:
         """Tell the user how it goes; where the platform can, the last such notice of the turn is replaced."""
+        ...
+
+
+@runtime_checkable
+class CanDescribe(Protocol):
+    """An agent that may have eyes."""
+
+    def sees(self, turn: TurnContext) -> bool:
+        """Whether the model of this turn is given pictures."""
+        ...
+
+    async def describe(self, turn: TurnContext, question: str) -> str:
+        """What a model says to a question that names a picture, shown to nobody and in no transcript; empty: nothing."""
         ...
 
 

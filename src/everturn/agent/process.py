@@ -17,13 +17,14 @@ from everturn.agent.elsewhere import Gone, WireAgent, WireSettings
 from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.wire import Malformed
 from everturn.clock import Clock
+from everturn.decide.turn_place import PREFIX
 from everturn.errors import Unanswerable
 
 log = structlog.get_logger()
 GRACE_S = 2.0  # for a program whose input has ended
 MOST_LOG_CHARS = 500
 CHUNK = 1 << 16
-OWN_VARIABLES = "EVERTURN_"
+OWN_VARIABLES = ("EVERTURN_", PREFIX)  # settings, and the place of a turn that may have started this gateway
 
 
 class ProcessAgent:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.errors import ConfigError
+from everturn.objects import load_object
 
 
 class FunctionAgent:
@@ -25,15 +25,12 @@ class FunctionAgent:
 
 def load(name: str) -> Agent:
     """The agent at `module:object`. Raises ConfigError with the reason. Imports code: not for the event loop."""
-    module, _, path = name.partition(":")
+    found: Any = load_object(name)
     try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
         if inspect.isclass(found):
             found = found()
-    except Exception as error:  # whatever somebody else's module raises
-        raise ConfigError(f"{name} can not be loaded: {type(error).__name__}: {error}") from error
+    except Exception as error:  # whatever somebody else's class raises
+        raise ConfigError(f"{name} can not be made: {type(error).__name__}: {error}") from error
     if inspect.iscoroutinefunction(found):
         return FunctionAgent(found)
     if inspect.iscoroutinefunction(getattr(found, "run", None)):

@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from everturn.agent.interface import RunTool, TurnContext
+from everturn.decide.turn_place import place_of_turn
 from everturn.errors import StoreError
 from everturn.model import Effect, Json, ToolCall
 
@@ -24,6 +25,19 @@ class Place:
     turn: TurnContext
     call: ToolCall
     key: str
+
+    def told(self) -> dict[str, str]:
+        """Who asks and where, for programs: made from this turn at this moment, never from anything that others share."""
+        turn = self.turn
+        return place_of_turn(turn.source, turn.key, turn.session_id, turn.id)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that a tool has read."""
+
+    name: str
+    content: bytes
 
 
 Run = Callable[[Json, Place], Awaitable[str]]

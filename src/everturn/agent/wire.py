@@ -63,6 +63,8 @@ class CallRequest(msgspec.Struct, frozen=True, tag="call", kw_only=True):
     protocol: int = PROTOCOL
     turn: str
     key: str  # the same for every repetition of this call
+    session: str
+    source: SessionSource  # who asks, and where
     call: Call
 
 

@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "logout": ("login", "Log every browser out."),
     "keys": ("keys", "Access keys for programs."),
     "pair": ("pair", "Who may speak on chat platforms."),
+    "channels": ("channels", "Where people talk, and names for it."),
     "connect": ("connect", "Connect a chat platform."),
     "config": ("settings", "Look at the settings."),
     "version": ("version", "Print the version."),

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import tomllib
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 
+from everturn.cli.connect_matrix import matrix
+from everturn.cli.connecting import PATIENCE_S, enable, keep, secret
+from everturn.cli.first_owner import choose, is_asked, make_owner
 from everturn.cli.options import PATH, home_option
-from everturn.decide.connect_words import Bot, about_bot, next_steps, no_such_token
-from everturn.errors import ConfigError, EverturnError
+from everturn.cli.printable import printable
+from everturn.decide.connect_words import (
+    Bot,
+    Writer,
+    about_bot,
+    left_as_it_is,
+    next_steps,
+    no_such_token,
+    no_telegram,
+    write_to,
+)
+from everturn.errors import EverturnError
 from everturn.home import Home, holder
 
 TOKEN_VARIABLE = "EVERTURN_PLATFORMS_TELEGRAM_TOKEN"  # noqa: S105  the name of a variable
 TOKEN_FILE = "telegram_token"  # noqa: S105  the name of a file
-TABLE = f"""
+TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
+API_URL = "https://api.telegram.org"
+TABLE = f"""\
 [platforms.telegram]
 enabled = true
 token_file = "{TOKEN_FILE}"
 """
-PATIENCE_S = 15.0
 
 
 @click.group
@@ -30,38 +43,60 @@ def connect() -> None:
     """Connect a chat platform: check its secret, say what is missing, write the settings."""
 
 
+connect.add_command(matrix)
+
+
 @connect.command
 @click.option(
     "--token-file", metavar="FILE", type=PATH, help="Read the token from a file instead of asking; - is standard input."
 )
-@click.option("--api-url", default="https://api.telegram.org", show_default=True, help="Where the Bot API is.")
+@click.option(
+    "--owner", metavar="ID", help="Your own number on Telegram, to be let in as the owner. Asked for otherwise."
+)
+@click.option("--api-url", default=API_URL, show_default=True, help="Where the Bot API is.")
 @home_option
-def telegram(token_file: Path | None, api_url: str, home: Home) -> None:
+def telegram(token_file: Path | None, owner: str | None, api_url: str, home: Home) -> None:
     """Connect a Telegram bot. @BotFather makes one (/newbot) and gives its token."""
+    if owner is not None and not owner.isdecimal():
+        raise click.UsageError("--owner is a number: @userinfobot tells you yours")
     token = _token(token_file)
     bot = _look(api_url.rstrip("/"), token)
     home.create()
-    _write_private(home.path / TOKEN_FILE, token)
-    written = _enable(home.config_file, api_url)
+    kept = keep(home, TOKEN_FILE, token)
+    written = enable(
+        home.config_file, "telegram", TABLE + ("" if api_url == API_URL else f"api_url = {json.dumps(api_url)}\n")
+    )
     for line in about_bot(bot):
         print(line)
-    print(f"The token is in {home.path / TOKEN_FILE}, which only you can read.")
+    print(f"The token is in {kept}, which only you can read.")
     if not written:
-        print(f"{home.config_file} has a table [platforms.telegram] already; it should say:\n{TABLE}")
+        print(left_as_it_is(str(home.config_file), "telegram", TABLE))
+    running = holder(home) is not None
+    owner = owner or (_offer(api_url.rstrip("/"), token, bot) if is_asked() and not running and not bot.hook else None)
+    if owner is not None:
+        print(make_owner(home.config_file, f"telegram:{owner}"))
     print("Next:")
-    for line in next_steps(bot, running=holder(home) is not None):
+    for line in next_steps(bot, running=running, owner=owner is not None):
         print(f"  {line}")
 
 
+def _offer(api_url: str, token: str, bot: Bot) -> str | None:
+    """Who wrote to the bot may be the owner. What they wrote is only looked at: it stays for the gateway to answer."""
+    click.prompt(write_to(bot), default="", show_default=False, prompt_suffix="", err=True)
+    said = [each.get("message") or {} for each in _ask(api_url, token, "getUpdates")]
+    people = [each["from"] for each in said if each.get("chat", {}).get("type") == "private" and "from" in each]
+    newest_first = {str(each["id"]): _name(each) for each in reversed(people) if not each.get("is_bot")}
+    return choose([Writer(number, name) for number, name in newest_first.items()])
+
+
+def _name(person: dict[str, Any]) -> str:
+    named = f"{person.get('first_name', '')} {person.get('last_name', '')}".strip()
+    return printable(f"{named} @{person['username']}" if person.get("username") else named)
+
+
 def _token(file: Path | None) -> str:
-    """From the file, the environment, or the person; never from an argument, which others on the machine can see."""
-    if file is not None:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    else:
-        text = os.environ.get(TOKEN_VARIABLE, "") or click.prompt("The bot's token", hide_input=True, err=True)
-    token = str(text).strip()
-    number, _, rest = token.partition(":")
-    if not number.isdigit() or not rest:
+    token = secret(file, TOKEN_VARIABLE, "The bot's token")
+    if not TOKEN.fullmatch(token):
         raise EverturnError("this is not a token of @BotFather: it looks like 123456:ABC...")
     return token
 
@@ -69,6 +104,8 @@ def _token(file: Path | None) -> str:
 def _look(api_url: str, token: str) -> Bot:
     """What Telegram says of the bot. Raises EverturnError, without the token."""
     me, hook = _ask(api_url, token, "getMe"), _ask(api_url, token, "getWebhookInfo")
+    if not isinstance(me, dict) or "id" not in me or not isinstance(hook, dict):
+        raise EverturnError(no_telegram(api_url))
     return Bot(
         id=me["id"],
         username=me.get("username", ""),
@@ -78,7 +115,7 @@ def _look(api_url: str, token: str) -> Bot:
     )
 
 
-def _ask(api_url: str, token: str, method: str) -> dict[str, Any]:
+def _ask(api_url: str, token: str, method: str) -> Any:
     import httpx
 
     try:
@@ -87,33 +124,7 @@ def _ask(api_url: str, token: str, method: str) -> dict[str, Any]:
         raise EverturnError(f"Telegram can not be reached at {api_url}: {type(error).__name__}") from None
     if not answer.is_success:
         raise EverturnError(no_such_token(answer.status_code))
-    found: dict[str, Any] = answer.json()["result"]
-    return found
-
-
-def _write_private(file: Path, text: str) -> None:
-    """Replace the file, whole or not at all, readable by its owner alone from its first byte."""
-    draft = file.with_name(f".{file.name}.new")
-    draft.unlink(missing_ok=True)
-    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(number, "w", encoding="utf-8") as stream:
-        stream.write(f"{text}\n")
-        stream.flush()
-        os.fsync(number)
-    draft.replace(file)
-
-
-def _enable(file: Path, api_url: str) -> bool:
-    """Add the table to the settings; False when there is one, which is the owner's to change."""
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
     try:
-        found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}") from None
-    if "telegram" in found.get("platforms", {}):
-        return False
-    elsewhere = "" if api_url == "https://api.telegram.org" else f'api_url = "{api_url}"\n'
-    draft = file.with_name(f".{file.name}.new")
-    draft.write_text(f"{text.rstrip()}\n{TABLE}{elsewhere}".lstrip("\n"), encoding="utf-8")
-    draft.replace(file)
-    return True
+        return answer.json()["result"]
+    except (ValueError, KeyError, TypeError):
+        raise EverturnError(no_telegram(api_url)) from None

@@ -10,7 +10,9 @@ from typing import Any
 import click
 
 from everturn.cli.options import config_option, home_option, json_option
+from everturn.cli.printable import printable
 from everturn.cli.view import look_into
+from everturn.decide import admission_words
 from everturn.home import Home
 
 
@@ -65,7 +67,7 @@ def approve(
     wanted = {"code": code, "request": request, "platform": platform, "owner": owner}
     done = asyncio.run(_approve(home, config_file, wanted))
     name = f" ({done['name']})" if done.get("name") else ""
-    print(f"{done['let_in']}{name} is let in{' as an owner' if owner else ''}.")
+    print(f"{printable(done['let_in'] + name)} is let in{' as an owner' if owner else ''}.")
 
 
 @pair.command
@@ -75,8 +77,9 @@ def approve(
 @config_option
 def allow(person: str, owner: bool, home: Home, config_file: Path | None) -> None:  # noqa: FBT001
     """Let PLATFORM:USER in without a code, also after they were turned out."""
-    asyncio.run(_allow(home, config_file, person, owner=owner))
+    done = asyncio.run(_allow(home, config_file, person, owner=owner))
     print(f"{person} is let in{' as an owner' if owner else ''}.")
+    _doubt_platform(done, person)
 
 
 @pair.command
@@ -88,6 +91,13 @@ def revoke(person: str, home: Home, config_file: Path | None) -> None:
     done = asyncio.run(_revoke(home, config_file, person))
     stopped = done["stopped_turns"]
     print(f"{person} may no longer speak; {stopped} running {'task was' if stopped == 1 else 'tasks were'} stopped.")
+    _doubt_platform(done, person)
+
+
+def _doubt_platform(done: dict[str, Any], person: str) -> None:
+    """It is done as it was said, and may have been said wrongly."""
+    if not done["platform_known"]:
+        print(admission_words.no_such_platform(person.partition(":")[0]))
 
 
 def _person(each: dict[str, Any], name: str) -> str:

@@ -11,9 +11,10 @@ import click
 
 from everturn.cli.options import config_option, home_option, json_option
 from everturn.cli.view import look_into
+from everturn.decide.ops_words import session_words
 from everturn.home import Home
 
-HEAD = ("key", "session", "state", "reason", "messages", "running", "unclean ends", "last active")
+HEAD = ("key", "session", "state", "messages", "running", "unclean ends", "last active")
 
 
 @click.command
@@ -23,7 +24,8 @@ HEAD = ("key", "session", "state", "reason", "messages", "running", "unclean end
 def sessions(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
     """List the sessions in force, in order of their keys.
 
-    A session is active, resume_pending (a turn was cut off and goes on) or suspended (/resume brings it back).
+    A session is active, cut off (resume_pending: its task, or its next message, goes on) or set aside (suspended: /resume
+    brings it back).
     """
     asyncio.run(_print_json(home, config_file) if as_json else _print_table(home, config_file))
 
@@ -54,5 +56,9 @@ async def _print_table(home: Home, config_file: Path | None) -> None:
 def _row(session: dict[str, Any]) -> tuple[object, ...]:
     from everturn.cli.tables import moment
 
-    names = ("key", "session_id", "state", "reason", "messages", "running", "unclean_ends")
-    return (*(session.get(name) for name in names), moment(session.get("active_at")))
+    ends = session["unclean_ends"]
+    stands = session_words(session["state"], session["reason"], ends, has_turn=session["turn"] is not None)
+    return (
+        session["key"], session["session_id"], stands, session["messages"], session["running"], ends,
+        moment(session["active_at"]),
+    )  # fmt: skip

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import click
 
 from everturn.cli.options import config_option, home_option, json_option
-from everturn.config import Loaded, read_config
+from everturn.config import Loaded, read_config, shown
 from everturn.home import Home
+
+Entry = tuple[str, object, str]  # a setting, its value, where that came from
 
 
 @click.group
@@ -23,27 +27,40 @@ def config() -> None:
 @home_option
 @config_option
 @json_option
-def show(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
+@click.option("--platform", metavar="NAME", help="Only how answers are shown there, and which table decides it.")
+@click.option("--chat", metavar="ID", help="The same for one chat of the platform.")
+def show(home: Home, config_file: Path | None, as_json: bool, platform: str | None, chat: str | None) -> None:  # noqa: FBT001
     """Print every setting in force and where it came from; passwords are hidden.
 
-    The environment beats the file, the file beats the default. Options of `everturn run` beat them all.
+    The environment beats the file, the file beats the default. Options of `everturn run` beat them all. With --platform, how
+    answers are shown there: the chat's table beats the platform's, that beats the one for all.
     """
     loaded = read_config(home.path, config_file, os.environ, {})
+    _check_place(loaded, platform, chat)
     for warning in loaded.warnings:
         print(f"everturn: {warning}", file=sys.stderr)
+    entries = list(loaded.entries_in(platform, chat) if platform else loaded.entries())
     if as_json:
-        print(json.dumps(_for_programs(loaded, home), ensure_ascii=False, indent=2))
+        print(json.dumps(_for_programs(entries, loaded, home), ensure_ascii=False, indent=2))
     else:
-        _for_people(loaded, home)
+        _for_people(entries, loaded, home)
 
 
-def _for_programs(loaded: Loaded, home: Home) -> dict[str, object]:
-    settings = {key: {"value": value, "origin": origin} for key, value, origin in loaded.entries()}
+def _check_place(loaded: Loaded, platform: str | None, chat: str | None) -> None:
+    if chat is not None and platform is None:
+        raise click.UsageError("--chat needs --platform")
+    known = [each.name for each in fields(loaded.config.platforms)]
+    if platform is not None and platform not in known:
+        raise click.UsageError(f"unknown platform {platform!r}; there are {', '.join(known)}")
+
+
+def _for_programs(entries: Sequence[Entry], loaded: Loaded, home: Home) -> dict[str, object]:
+    settings = {key: {"value": value, "origin": origin} for key, value, origin in entries}
     return {"home": str(home.path), "file": str(loaded.file) if loaded.file else None, "settings": settings}
 
 
-def _for_people(loaded: Loaded, home: Home) -> None:
+def _for_people(entries: Sequence[Entry], loaded: Loaded, home: Home) -> None:
     from everturn.cli.tables import show_table
 
     print(f"home  {home.path}\nfile  {loaded.file or 'none (every setting may be left out)'}\n")
-    show_table(("setting", "value", "from"), loaded.lines())
+    show_table(("setting", "value", "from"), [(key, shown(value), origin) for key, value, origin in entries])

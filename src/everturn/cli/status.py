@@ -41,7 +41,19 @@ def _show(found: dict[str, Any], home: Home) -> None:
     else:
         print(f"No gateway runs on {home.path}.\n")
     found.pop("home")
-    show_table(("", ""), _lines(found))
+    platforms = found.pop("platforms", [])
+    show_table(("", ""), [*_lines(found), *_platforms(platforms)])
+
+
+def _platforms(platforms: list[dict[str, Any]]) -> Iterator[tuple[str, object]]:
+    """Those that are read: whether they are, and since when not."""
+    from everturn.cli.tables import moment
+    from everturn.decide.contact import Reach, reach_words
+
+    for each in platforms:
+        if each["state"] != Reach.OPEN:
+            since = moment(each["since"]) if each["since"] is not None else ""
+            yield f"{each['name']} {each['account']}".strip(), reach_words(each["state"], each["trouble"], since)
 
 
 def _lines(found: dict[str, Any], above: str = "") -> Iterator[tuple[str, object]]:

@@ -21,9 +21,10 @@ from everturn.store.operations.admission import revoke as revoke_rows
 from everturn.store.operations.entries import list_entries
 from everturn.store.operations.instances import last_end, newest_id, without_end
 from everturn.store.operations.open_work import messages, replies
-from everturn.store.operations.overview import recoveries
+from everturn.store.operations.overview import knows_platform, recoveries
 from everturn.store.operations.pairing import Approval, Paired, approve_code, approve_request, list_pairings
 from everturn.store.operations.reading import figures
+from everturn.web.channels import give_alias, list_channels, take_alias
 from everturn.web.keys import key_json, make_key
 from everturn.web.looking import lives
 from everturn.web.pairing import ApproveRequest, NotApproved, allow, approve, revoke
@@ -113,6 +114,24 @@ class Stopped:
         except NotApproved as error:
             raise EverturnError(str(error)) from None
 
+    async def channels(self) -> Json:
+        """From the rows."""
+        return await list_channels(self._store)
+
+    async def alias(self, name: str, address: str) -> Json:
+        """Into the store itself."""
+        try:
+            return await give_alias(self._store, SystemClock(), name, address)
+        except ValueError as error:
+            raise EverturnError(str(error)) from None
+
+    async def unalias(self, name: str) -> Json:
+        """In the store itself."""
+        try:
+            return await take_alias(self._store, name)
+        except ValueError as error:
+            raise EverturnError(str(error)) from None
+
     async def dead(self, what: str) -> list[Json]:
         """Page by page, until one is not full."""
         look, number = (replies, "reply") if what == "replies" else (messages, "id")
@@ -167,6 +186,10 @@ class StoppedPeople:
     async def revoke(self, platform: str, person: str) -> list[TurnedOut]:
         """Turn somebody out: what of theirs was cut off does not go on."""
         return await self._store.run(revoke_rows, platform, person, self._clock.now())
+
+    async def knows(self, platform: str) -> bool:
+        """Whether there was such a platform."""
+        return await self._store.read(knows_platform, platform)
 
     async def _approval(self, owner: bool) -> Approval:  # noqa: FBT001  as it was asked
         ids = Ids(self._clock, 0, await self._store.read(newest_id))

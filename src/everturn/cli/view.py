@@ -68,6 +68,18 @@ class View(Protocol):
         """Turn "platform:user" out."""
         ...
 
+    async def channels(self) -> Json:
+        """The chats that are known, and the aliases."""
+        ...
+
+    async def alias(self, name: str, address: str) -> Json:
+        """Give a chat a name."""
+        ...
+
+    async def unalias(self, name: str) -> Json:
+        """Take a name away."""
+        ...
+
     async def dead(self, what: str) -> list[Json]:
         """The dead letters: `replies` or `messages`, the oldest first."""
         ...
@@ -138,6 +150,18 @@ class Running:
         """The gateway turns them out, and ends what runs for them."""
         return ask(self._home, self._who, "POST", "/control/pair/revoke", {"person": person})
 
+    async def channels(self) -> Json:
+        """As the gateway says."""
+        return ask(self._home, self._who, "GET", "/control/channels")
+
+    async def alias(self, name: str, address: str) -> Json:
+        """The gateway keeps it."""
+        return ask(self._home, self._who, "POST", "/control/channels/alias", {"name": name, "address": address})
+
+    async def unalias(self, name: str) -> Json:
+        """The gateway forgets it."""
+        return ask(self._home, self._who, "POST", "/control/channels/unalias", {"name": name})
+
     async def dead(self, what: str) -> list[Json]:
         """Page by page, as long as there is a next one."""
         found: list[Json] = []
@@ -205,6 +229,18 @@ class Untouched:
     async def revoke_person(self, person: str) -> Json:  # noqa: ARG002  the protocol's
         """Whom to refuse is kept in a home."""
         raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
+
+    async def channels(self) -> Json:
+        """There are none."""
+        return {"channels": [], "aliases": {}}
+
+    async def alias(self, name: str, address: str) -> Json:  # noqa: ARG002  the protocol's
+        """Names are kept in a home."""
+        raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
+
+    async def unalias(self, name: str) -> Json:
+        """There are none."""
+        raise EverturnError(f"there is no alias {name}")
 
     async def dead(self, what: str) -> list[Json]:  # noqa: ARG002  the protocol's
         """There are none."""

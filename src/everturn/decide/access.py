@@ -45,6 +45,7 @@ _RULES: tuple[tuple[str, frozenset[Scope], frozenset[Scope]], ...] = (
     ("/v1/", frozenset({Scope.CHAT}), frozenset({Scope.CHAT})),
     ("/metrics", frozenset({Scope.READ}), NOBODY),
     ("/openapi.json", frozenset({Scope.CHAT, Scope.READ}), NOBODY),
+    ("/ops/api/people", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/ops/api/", frozenset({Scope.READ}), frozenset({Scope.OPS})),
     ("/control/keys", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/login", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),

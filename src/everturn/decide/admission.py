@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from everturn.model import SessionSource
+from everturn.settings.names import is_name
 
 BY_HTTP = frozenset({"api", "web", "v1"})  # who comes there had to show a key, a token or a cookie
 EVERYBODY = "*"
 PAIR = "pair"
 IGNORE = "ignore"
+AUTO = "auto"  # pair until somebody is named in a list: who keeps a list does not want to hear from strangers
 
 
 class Verdict(StrEnum):
@@ -38,6 +40,13 @@ class Policy:
     allow: tuple[str, ...] = ()
     chats: tuple[str, ...] = ()  # groups in which everybody may speak
     unknown: str = IGNORE
+
+    @property
+    def for_strangers(self) -> str:
+        """What somebody unknown gets in a direct chat, PAIR or IGNORE."""
+        if self.unknown == AUTO:
+            return IGNORE if self.allow or self.chats else PAIR
+        return self.unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +89,16 @@ def verdict(admission: Admission, source: SessionSource, standing: Standing) -> 
     owner = any(f"{source.platform}:{each}" in admission.owners for each in people)
     if owner or standing is not Standing.UNKNOWN or any(each in policy.allow for each in people):
         return Verdict.ALLOWED
-    return Verdict.PAIR if direct and policy.unknown == PAIR else Verdict.SILENT
+    return Verdict.PAIR if direct and policy.for_strangers == PAIR else Verdict.SILENT
+
+
+def is_person(platform: str, user: str) -> bool:
+    """Whether somebody can be let in or turned out under this name: who is called otherwise there is somebody else, or
+    comes by a key, and it must not seem that it was done.
+    """
+    if not platform or not user or not user.isprintable() or platform in BY_HTTP:
+        return False
+    return is_name(platform, user)
 
 
 def standing_of(rows: Iterable[tuple[str, bool]]) -> Standing:

@@ -19,6 +19,14 @@ def no_code() -> str:
     return "I do not know you, and too many people ask to be let in at the moment. Please try again later."
 
 
+def not_joined(person: str) -> str:
+    """With a declined invitation, for somebody unknown."""
+    return (
+        f"I only talk with people whom the owner of this gateway let in. If you are, or know, the owner: your id is {person}."
+        " Once it is allowed, invite me again."
+    )
+
+
 def let_in() -> str:
     """For who was just let in."""
     return "You are let in. Write to me, or send /help."
@@ -58,8 +66,16 @@ def no_request(number: str) -> str:
 
 
 def nobody_there(person: str) -> str:
-    """For the owner: a person whom nobody let in."""
-    return f"{person} is not written PLATFORM:USER, as `everturn pair list` shows people"
+    """For the owner: what is no name of a person, and what people are called."""
+    return (
+        f"{person} is nobody's name on a chat platform: PLATFORM:USER, with the user's number on Telegram (telegram:123456) and the"
+        " whole account on Matrix (matrix:@name:example.org), as `everturn pair list` shows people"
+    )
+
+
+def no_such_platform(platform: str) -> str:
+    """For the owner, who named somebody on a platform that nothing ever came from."""
+    return f"Nothing ever came from a platform called {platform}: `everturn pair list` shows how people are called."
 
 
 def too_old() -> str:
@@ -77,8 +93,21 @@ def only_newest() -> str:
 def answer_them(count: int) -> str:
     """The question what to do with what piled up."""
     came = "A message came" if count == 1 else f"{count} messages came"
-    them = "it" if count == 1 else "them"
-    return f"{came} here while I was away. Shall I answer {them}? Send /answer or /skip."
+    if count == 1:
+        return f"{came} here while I was away. Shall I answer it? Send /answer or /skip."
+    return f"{came} here while I was away. Shall I answer them? Send /answer, /answer newest or /skip."
+
+
+def answer_buttons(*, several: bool) -> tuple[tuple[str, str], ...]:
+    """What the buttons beneath that question say, and the command that each sends."""
+    if not several:
+        return ("Answer it", "/answer"), ("Leave it", "/skip")
+    return ("Answer all", "/answer"), ("Only the newest", "/answer newest"), ("Answer none", "/skip")
+
+
+def newest_only() -> str:
+    """For whom /answer is said with a word that it does not know."""
+    return "Send /answer for all of them, /answer newest for the newest alone, or /skip."
 
 
 def answering(count: int) -> str:
@@ -89,6 +118,11 @@ def answering(count: int) -> str:
 def skipped(count: int) -> str:
     """The answer to /skip."""
     return f"I do not answer {_messages(count)}." if count else "There is nothing from while I was away."
+
+
+def not_asked_for(count: int) -> str:
+    """For who was asked about what piled up, and did not say."""
+    return f"You did not say whether I shall answer {_messages(count)} from while I was away, so I do not. Please write again what still matters."
 
 
 def _messages(count: int) -> str:

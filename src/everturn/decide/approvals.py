@@ -46,6 +46,13 @@ def scope_of(scope: Scope, session_id: str, key: str, person: str | None) -> str
             return None
 
 
+def person_in(scope: str) -> str | None:
+    """For whom the yes of this name holds; None: for a conversation in which nobody is known."""
+    kind, _, rest = scope.partition(":")
+    person = rest.partition(":")[2] if kind == "session" else rest if kind == "person" else ""
+    return person or None
+
+
 def remembered(session_id: str, key: str, person: str | None) -> tuple[str, ...]:
     """The names under which an earlier yes may be found."""
     scopes = (scope_of(scope, session_id, key, person) for scope in (Scope.SESSION, Scope.ALWAYS))

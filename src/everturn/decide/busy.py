@@ -10,6 +10,7 @@ from typing import TypeVar
 from everturn.decide.commands import parse_command
 
 LONGEST_BURST_S = 1.0
+ALBUM_S = 0.8  # when no further part of an album came for so long, it is whole
 OUTCOME_UNKNOWN = "The outcome of this call is unknown: it was cut off while it ran. It was not run again."
 
 
@@ -24,6 +25,7 @@ class BusyMode(StrEnum):
 
 
 TAKES_OVER = frozenset({BusyMode.INTERRUPT, BusyMode.ROLLBACK})
+_BY_NAME: dict[str | None, BusyMode] = {mode.value: mode for mode in BusyMode}
 _FORCED = {"steer": BusyMode.STEER, "queue": BusyMode.QUEUE}
 
 
@@ -31,8 +33,7 @@ def busy_of(
     forced: str | None, chosen: str | None, configured: str, *, turn_open: bool, others_wait: bool
 ) -> BusyMode | None:
     """What an accepted message does: as it says itself, as /busy chose, or as is configured. None: it meets no turn."""
-    name = next((each for each in (forced, chosen, configured) if each in set(BusyMode)), BusyMode.STEER)
-    busy = BusyMode(name)
+    busy = _BY_NAME.get(forced) or _BY_NAME.get(chosen) or _BY_NAME.get(configured) or BusyMode.STEER
     if turn_open or (busy is BusyMode.COLLECT and others_wait):
         return busy
     return None

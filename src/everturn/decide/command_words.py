@@ -46,6 +46,11 @@ def denied(command: Declared, rights: Rights, offered: Iterable[Declared]) -> st
     return f"Only the admins of this chat may use /{command.name}. You may use {own}."
 
 
+def failed(name: str) -> str:
+    """For a command that could not be applied, because of an error of ours or of what is stored."""
+    return f"/{name[:40]} failed here, and nothing was changed. Who runs this gateway finds the reason in its log."
+
+
 def whoami(rights: Rights, source: SessionSource) -> str:
     """The answer to /whoami."""
     rank = rank_of(rights, source)

@@ -144,13 +144,20 @@ REGISTRY: tuple[Declared, ...] = (
     ),
     Declared(
         name="answer",
+        arguments="[newest]",
         line="answer what was written here while the gateway was away",
-        more="Only where the owner chose that you are asked first.",
+        more="With newest only the last message; the others are left. Only where the owner chose that you are asked first.",
     ),
     Declared(
         name="skip",
         line="leave unanswered what was written here while the gateway was away",
         more="Only where the owner chose that you are asked first.",
+    ),
+    Declared(
+        name="resend",
+        arguments="[number] [no]",
+        line="send an answer again that may not have arrived",
+        more="Only where the owner chose that you are asked (on_doubt). With `no` it is left as it is.",
     ),
     Declared(
         name="model",
@@ -192,6 +199,7 @@ REGISTRY: tuple[Declared, ...] = (
 BY_NAME: dict[str, Declared] = {each.name: each for each in REGISTRY}
 COMMANDS: dict[str, str] = {each.name: each.line for each in REGISTRY}
 ALIASES: dict[str, str] = {alias: each.name for each in REGISTRY for alias in each.aliases}
+LONGEST_NUMBER = 18  # digits; a longer one is no id of ours, and no database takes it
 # A second slash, as in /usr/bin, or anything else glued to the word makes it ordinary text.
 _COMMAND = re.compile(r"/([A-Za-z][A-Za-z0-9_-]*)(?:@\w+)?(?:\s+(.*))?", re.DOTALL)
 
@@ -214,6 +222,11 @@ def canonical(name: str) -> str:
     """The one name of a command: lower case, an alias resolved, underscores and hyphens alike."""
     plain = name.lower().removeprefix("/").replace("_", "-")
     return ALIASES.get(plain, plain)
+
+
+def number_in(text: str) -> int | None:
+    """The number that somebody wrote, if it is one that can be anything's here: Python refuses to read very long ones."""
+    return int(text) if text.isdecimal() and len(text) <= LONGEST_NUMBER else None
 
 
 def nearest(name: str) -> str | None:

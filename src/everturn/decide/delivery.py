@@ -8,7 +8,11 @@ from enum import StrEnum
 from everturn.errors import PlatformError, Refused, TryLater
 
 LONGEST_BACKOFF_S = 300.0
+LONGEST_PATIENT_BACKOFF_S = 60.0  # who was told how long to wait, or does no harm, comes back soon after
 LONGEST_DELAY_S = 86_400.0  # a platform that asks for more than a day is not believed
+MOST_FAILURES = 8  # about two minutes
+MOST_HARMLESS_FAILURES = 66  # about an hour: an upgrade of the other side is over by then
+NO_USE = "it could not be sent while it was still of use"
 MAY_REPEAT = "(Sent again after an interruption: you may see this twice.)"
 
 
@@ -53,24 +57,45 @@ _BY_POLICY = {"mark": Doubtful.MARK, "ask": Doubtful.ASK, "drop": Doubtful.DROP}
 
 
 def after_failure(
-    error: PlatformError, attempts: int, now: float, *, valid_until: float | None, max_attempts: int = 8
+    error: PlatformError,
+    tries: int,
+    failures: int,
+    now: float,
+    *,
+    valid_until: float | None,
+    harmless: bool = False,
 ) -> Retry | GiveUp:
-    """Say when to try again after `attempts` failed sends, or why not to. Nothing may be repeated without its key."""
+    """Say when to try again after so many tries, of which so many failed, or why not to.
+
+    A wait that was ordered is no failed try: only the time for which the reply is of use bounds it. `harmless`: doing it
+    again can show nothing twice, so that a platform which is in trouble is waited for.
+    """
     if isinstance(error, Refused):
         return GiveUp(f"the platform refused it: {error}")
-    if attempts >= max_attempts:
-        return GiveUp(f"gave up after {attempts} attempts: {error}")
-    retry = Retry(now + _wait_s(error, attempts))
+    most = MOST_HARMLESS_FAILURES if harmless else MOST_FAILURES
+    if failures >= most and not is_ordered(error):
+        return GiveUp(f"gave up after {failures} failed attempts: {error}")
+    retry = Retry(now + _wait_s(error, tries, patient=harmless or is_ordered(error)))
     if valid_until is not None and retry.at > valid_until:
-        return GiveUp(f"it could not be sent while it was still of use: {error}")
+        return GiveUp(f"{NO_USE}: {error}")
     return retry
 
 
-def when_uncertain(surety: Surety, policy: str) -> Doubtful:
-    """Say what to do with a send whose outcome is unknown; the owner's policy matters only where nothing helps."""
-    if surety is Surety.KEYED:
+def is_too_late(valid_until: float | None, now: float, *, seen: bool) -> bool:
+    """Whether a reply is of no use any more. What people may see of it already is brought to its end whenever that is:
+    late words are better than half of them.
+    """
+    return valid_until is not None and valid_until < now and not seen
+
+
+def when_uncertain(surety: Surety, policy: str, *, readable: bool = False) -> Doubtful:
+    """Say what to do with a send whose outcome is unknown; the owner's policy matters only where nothing helps.
+
+    Where a platform that knows our keys is `readable` as well, we look first: it may have forgotten the key since.
+    """
+    if surety is Surety.KEYED and not readable:
         return Doubtful.REPEAT
-    return Doubtful.LOOK if surety is Surety.READ_BACK else _BY_POLICY[policy]
+    return Doubtful.LOOK if surety is not Surety.NEITHER else _BY_POLICY[policy]
 
 
 def marked(text: str) -> str:
@@ -78,7 +103,13 @@ def marked(text: str) -> str:
     return text if text.endswith(MAY_REPEAT) else f"{text}\n\n{MAY_REPEAT}"
 
 
-def _wait_s(error: PlatformError, attempts: int) -> float:
-    backoff_s = min(LONGEST_BACKOFF_S, 2.0 ** min(max(attempts - 1, 0), 10))
+def is_ordered(error: PlatformError) -> bool:
+    """Whether we were told how long to wait: nothing was sent, and nothing is wrong with what we send."""
+    return isinstance(error, TryLater) and error.delay_s > 0
+
+
+def _wait_s(error: PlatformError, tries: int, *, patient: bool) -> float:
+    longest_s = LONGEST_PATIENT_BACKOFF_S if patient else LONGEST_BACKOFF_S
+    backoff_s = min(longest_s, 2.0 ** min(max(tries - 1, 0), 10))
     asked_s = min(error.delay_s, LONGEST_DELAY_S) if isinstance(error, TryLater) else 0.0
     return max(backoff_s, asked_s)

@@ -27,6 +27,23 @@ def set_aside(reason: str | None, ends: int, words: str) -> str:
     return f"set aside{after}" + (f" while it worked on: {text}" if text else "")
 
 
+_CUT_OFF = {
+    "restart_timeout": "by a restart",
+    "shutdown_timeout": "by a stop",
+    "restart_interrupted": "when the gateway ended without warning",
+}
+
+
+def session_words(state: str, reason: str | None, ends: int, *, has_turn: bool) -> str:
+    """How a conversation stands, for a list of them."""
+    if state == "suspended":
+        return f"{set_aside(reason, ends, '')}; /resume brings it back"
+    if state != "resume_pending":
+        return state
+    cut_off = f"cut off {_CUT_OFF.get(reason or '', f'({reason})')}"
+    return f"{cut_off}; its task goes on" if has_turn else f"{cut_off}; the next message goes on, with a note of it"
+
+
 def _ends(count: int) -> str:
     return "1 unclean end" if count == 1 else f"{count} unclean ends in a row"
 
@@ -67,6 +84,8 @@ REPLY_DROPPED = "It is put away and will not be sent."
 MARKED_SENT = "It is marked as delivered."
 MESSAGE_AGAIN = "It is answered again, as a new task behind what waits there."
 MESSAGE_DROPPED = "It is put away."
+NO_REQUEST = "nobody asks under this number any more: they were let in, or an hour is over"
+WRONG_CODE = "nobody who asks has this code: it is wrong, used, or older than an hour"
 STOPPED = "The task is stopped; the conversation is kept."
 SUSPENDED_NOW = "The conversation is suspended; nothing is deleted."
 RESUMED = "The conversation is in force again, with its whole history."
@@ -76,6 +95,18 @@ GOES_ON = "The interrupted task goes on."
 def reset_done(withdrawn: int) -> str:
     """A conversation was reset."""
     return "A fresh conversation begins there with the next message; the earlier one is kept." + _withdrawn(withdrawn)
+
+
+def let_in(*, owner: bool) -> str:
+    """Somebody may speak now."""
+    return "They may speak now, and are an owner of this gateway." if owner else "They may speak now."
+
+
+def turned_out(stopped: int) -> str:
+    """Somebody may not speak any more."""
+    if not stopped:
+        return "They may no longer speak."
+    return f"They may no longer speak; {stopped} running {'task was' if stopped == 1 else 'tasks were'} stopped."
 
 
 # -- what the people of the chat are told ------------------------------------------------------------------------------

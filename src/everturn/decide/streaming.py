@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from everturn.decide.bubble_words import REPLACES
 from everturn.decide.delivery import Doubtful
 from everturn.decide.text import Unit, balanced, split
-from everturn.model import Bubble
+from everturn.model import Bubble, Message
 
 FIRST_WORDS = 4  # visible characters: a notification should already say something
 PATIENT = 3  # so many intervals a little growth waits for more
@@ -24,8 +25,12 @@ SILENCE = frozenset(
     }
 )  # fmt: skip
 _NAMES = "|".join(TAGS)
-_BLOCK = re.compile(rf"(?:^|(?<=\n))[ \t]*<({_NAMES})>.*?</\1>\s*", re.DOTALL | re.IGNORECASE)
-_UNFINISHED = re.compile(rf"(?:^|(?<=\n))[ \t]*<(?:{_NAMES})>.*\Z", re.DOTALL | re.IGNORECASE)
+# What stands in a code block is shown as it is: such blocks are stepped over, whichever begins first.
+_CODE = r"(?P<code>^ {0,3}(?P<fence>`{3,}|~{3,})[^\n]*(?:\n.*?)??(?:\n {0,3}(?P=fence)[`~]*[ \t]*$|\Z))"
+_FLAGS = re.DOTALL | re.IGNORECASE | re.MULTILINE
+_OPENING = re.compile(rf"{_CODE}|^[ \t]*<(?P<tag>{_NAMES})>", _FLAGS)
+_CLOSING = {tag: re.compile(rf"</{tag}>\s*", _FLAGS) for tag in TAGS}
+_UNFINISHED = re.compile(rf"{_CODE}|^[ \t]*<(?:{_NAMES})>.*\Z", _FLAGS)
 _HALF_TAG = re.compile(r"(?:^|(?<=\n))[ \t]*<([a-z]*)\Z", re.IGNORECASE)
 
 
@@ -37,6 +42,30 @@ class Pace:
     interval_s: float = 0.8
     min_chars: int = 24
     cursor: str = " ▌"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What is shown beside the plain words of an answer, and what is left away."""
+
+    silence: str = "drop"  # of an answer that only says that there is nothing to say; or "send"
+    reasoning: bool = False  # thinking blocks
+    progress: bool = True  # how a long turn goes
+    typing: bool = True
+    reaction: str = ""  # the mark on a message while it is worked on
+    quote: str = "groups"  # whether an answer names the message it answers: "groups", "always", "never"
+
+    @property
+    def drops_silence(self) -> bool:
+        """Whether an answer that says nothing is not sent."""
+        return self.silence == "drop"
+
+    def quotes(self, chat_type: str) -> bool:
+        """Whether an answer in such a chat names the message it answers."""
+        return self.quote == "always" or (self.quote == "groups" and chat_type != "dm")
+
+
+PLAIN = Look()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +98,74 @@ def slowed(pace: Pace, slow: float) -> float:
     return max(pace.interval_s, min(SLOWEST_S, pace.interval_s * slow))
 
 
-def visible(text: str, *, finished: bool) -> str:
+def visible(text: str, *, finished: bool, look: Look = PLAIN) -> str:
     """The text without thinking blocks; while it is unfinished, also without what may yet become one, or silence."""
-    text = _BLOCK.sub("", text)
-    if not finished:
-        text = _without_half_tag(_UNFINISHED.sub("", text))
-        return "" if may_be_silence(text) else text
-    return "" if is_silence(text) else text
+    if not look.reasoning:
+        text = _without_thoughts(text)
+    if not finished and not look.reasoning:
+        text = _without_half_tag(_without_unfinished(text))
+    silent = is_silence(text) if finished else may_be_silence(text)
+    return "" if silent and look.drops_silence else text
+
+
+def together(before: str, text: str) -> str:
+    """What was said before a tool was used, and beneath it what follows. Who says all of it again is not doubled."""
+    before = before.rstrip()
+    if not before or text.startswith(before):
+        return text
+    return f"{balanced(before)}\n\n{text.lstrip()}" if text.strip() else before
+
+
+def so_far(before: str, text: str, look: Look = PLAIN) -> str:
+    """All that a turn has said by now; what may yet become silence is not said yet, where something stands above it."""
+    if before and look.drops_silence and may_be_silence(text):
+        return before
+    return (
+        together(before, text if look.reasoning else _without_unfinished(_without_thoughts(text))) if before else text
+    )
+
+
+def stated(before: str, text: str, look: Look = PLAIN) -> str:
+    """All that a turn has said, with what it says before it uses a tool; thoughts that were not ended stay hidden."""
+    said = visible(text, finished=True, look=look)
+    return together(before, said if look.reasoning else _without_unfinished(said))
+
+
+def whole(before: str, answer: str, look: Look = PLAIN) -> str:
+    """What is shown of a turn in the end. An answer that says nothing takes back what was said before it."""
+    said = visible(answer, finished=True, look=look)
+    return together(before, said) if before and said else answer
+
+
+def said_before(rows: Sequence[Message], asked: Collection[str], look: Look = PLAIN) -> str:
+    """What the committed steps of a turn said since a person was last asked: what stood there then stays above it."""
+    before = ""
+    for row in rows:
+        if row.role == "assistant" and row.calls:
+            before = "" if any(call.id in asked for call in row.calls) else stated(before, row.content, look)
+    return before
+
+
+def _without_thoughts(text: str) -> str:
+    """Without the blocks that are closed. That a tag is closed nowhere is found out once: a model that can be brought to
+    write thousands of opening ones must not hold everybody up.
+    """
+    kept, place, unclosed = "", 0, set()
+    opening = _OPENING.search(text)
+    while opening is not None:
+        tag, end = (opening["tag"] or "").lower(), opening.end()
+        closing = _CLOSING[tag].search(text, end) if tag and tag not in unclosed else None
+        if closing is not None:
+            kept, place = kept + text[place : opening.start()], closing.end()
+            end = place
+        elif tag:
+            unclosed.add(tag)
+        opening = _OPENING.search(text, end)
+    return kept + text[place:]
+
+
+def _without_unfinished(text: str) -> str:
+    return _UNFINISHED.sub(lambda found: found["code"] or "", text)
 
 
 def _without_half_tag(text: str) -> str:
@@ -98,9 +188,9 @@ def _bare(text: str) -> str:
     return text.strip().strip("*_`").strip().lower()
 
 
-def growing(text: str, limit: int, unit: Unit, cursor: str) -> list[str]:
+def growing(text: str, limit: int, unit: Unit, cursor: str, look: Look = PLAIN) -> list[str]:
     """The parts of an unfinished text as they are shown: whole ones, and the last with the cursor and its code closed."""
-    shown = visible(text, finished=False).rstrip()
+    shown = visible(text, finished=False, look=look).rstrip()
     if len("".join(shown.split())) < FIRST_WORDS:
         return []
     *heads, last = split(shown, limit, unit)
@@ -108,11 +198,6 @@ def growing(text: str, limit: int, unit: Unit, cursor: str) -> list[str]:
         if unit(live := balanced(last, tail)) <= limit:
             return [*heads, live]
     return [*heads, last]
-
-
-def resting(text: str, limit: int, unit: Unit) -> list[str]:
-    """The same without a cursor, while nothing more comes for now."""
-    return growing(text, limit, unit, "")
 
 
 def grown(before: str, text: str) -> int:

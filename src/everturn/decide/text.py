@@ -11,6 +11,9 @@ Unit = Callable[[str], int]
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
 _GAP = re.compile(r"(?:[ \t\r]*\n)+| +")
 _JOINER = "\u200d"
+# What goes on with the emoji before it: tones of skin, and the tags that make a black flag that of a region.
+_PARTS = {_JOINER, *map(chr, range(0x1F3FB, 0x1F400)), *map(chr, range(0xE0020, 0xE0080))}
+_FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 
 def utf16(text: str) -> int:
@@ -81,15 +84,21 @@ def _best_break(rest: str, end: int) -> int:
 
 
 def _whole_character(rest: str, end: int) -> int:
-    """`end`, moved a little to the left where it would part a letter from its marks or an emoji from its parts."""
+    """`end`, moved a little to the left where it would part a letter from its marks, an emoji from its parts, or a flag."""
     for cut in range(end, max(0, end - 16), -1):
-        if rest[cut - 1] != _JOINER and not _continues(rest[cut : cut + 1]):
+        if rest[cut - 1] != _JOINER and not _continues(rest[cut : cut + 1]) and not _parts_flag(rest, cut):
             return cut
     return end
 
 
 def _continues(character: str) -> bool:
-    return character == _JOINER or (character != "" and unicodedata.category(character).startswith("M"))
+    return character != "" and (character in _PARTS or unicodedata.category(character).startswith("M"))
+
+
+def _parts_flag(rest: str, cut: int) -> bool:
+    """A flag is two letters of its own alphabet: of several in a row every second belongs to the one before it."""
+    before = len(rest[:cut]) - len(rest[:cut].rstrip(_FLAG_LETTERS))
+    return before % 2 == 1 and rest[cut : cut + 1] != "" and rest[cut] in _FLAG_LETTERS
 
 
 def _dangling_fence(body: str, fence: str) -> int:

@@ -51,6 +51,7 @@ ACTIONS = {
 }  # fmt: skip
 TRIES = {"later": "failed", "given_up": "failed, and it was given up", "in_doubt": "may or may not have arrived"}
 RUN_AGAIN = "@again-"
+SILENCE = "silence"  # a reply that was not sent
 FAILED = frozenset({"failed", "suspended"})
 CUT_OFF = frozenset({"the gateway ended", "restart_timeout", "shutdown_timeout", "failed", "suspended"})
 STILL_OPEN = frozenset({"running", "waiting", "interrupted"})
@@ -182,11 +183,16 @@ def _effect(effect: Json) -> Iterator[Line]:
 
 def _replies(replies: list[Json]) -> Iterator[Line]:
     for reply in replies:
-        yield Line(reply["created_at"], 6, f"{reply['kind']} written", "out")
+        name = _name(reply)
+        yield Line(reply["created_at"], 6, f"{name} written", "out")
         yield from _tries(reply)
         if reply["ended_at"] is not None:
             kind, took_s = _out(reply), reply["ended_at"] - reply["created_at"]
-            yield Line(reply["ended_at"], 7, f"{reply['kind']} {_delivery(reply)}", kind, took_s, reply["error"])
+            yield Line(reply["ended_at"], 7, f"{name} {_delivery(reply)}", kind, took_s, reply["error"])
+
+
+def _name(reply: Json) -> str:
+    return "reply" if reply["kind"] == SILENCE else str(reply["kind"])
 
 
 def _tries(reply: Json) -> Iterator[Line]:
@@ -212,6 +218,8 @@ def _delivery(reply: Json) -> str:
     tries = f" at attempt {_made(reply)}" if reply["attempts"] else ""
     marked = ", marked as a possible repetition" if reply["marked"] else ""
     match reply["state"]:
+        case "sent" if reply["kind"] == SILENCE:
+            return "not sent: the agent said that it has nothing to say (display.silence)"
         case "sent":
             return f"delivered{tries}{_parts(reply['parts'])}{marked}"
         case "dead":
@@ -223,7 +231,8 @@ def _delivery(reply: Json) -> str:
 def _parts(stored: object) -> str:
     """The platform's ids of what is out."""
     parts = json.loads(stored) if isinstance(stored, str) else stored
-    return f" as {', '.join(map(str, parts))}" if isinstance(parts, list) and parts else ""
+    there = [str(each) for each in parts if each] if isinstance(parts, list) else []
+    return f" as {', '.join(there)}" if there else ""
 
 
 def _ended(life: Json) -> Iterator[Line]:
@@ -243,7 +252,7 @@ def _still_open(life: Json) -> Iterator[tuple[str, str]]:
         yield words, "trouble" if turn["state"] == "interrupted" else "turn"
     for reply in life["replies"]:
         if reply["ended_at"] is None:
-            yield f"{reply['kind']} {_delivery(reply)}", _out(reply)
+            yield f"{_name(reply)} {_delivery(reply)}", _out(reply)
     if life["ended_at"] is None:
         yield OPEN.get(life["state"], f"the message is {life['state']}"), "in"
 

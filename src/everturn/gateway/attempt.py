@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
 
 from everturn.decide.patience import Told
 from everturn.decide.recovery import is_suspect
 from everturn.gateway.bubbles import Live
 from everturn.gateway.parts import Parts
-from everturn.model import Message
+from everturn.model import Message, Settled
+from everturn.store.operations.beginning import with_settled
 from everturn.store.operations.joining import Joined
 from everturn.store.operations.turn_values import Begun
 
@@ -31,6 +34,8 @@ class Attempt:
         self.outcome: str | None = None  # what became of it, once that is committed
         self.tool: str | None = None  # the one that runs now
         self.bubble: Live | None = None  # what shows its answer while it grows
+        self.has_files = False  # what came with earlier attempts' messages was looked for here
+        self.look = parts.settings.display.look(begun.source)
         self.told = Told()  # what was said about how long it takes
         self._acknowledge = begun.note.tail_key if begun.note else None
 
@@ -73,6 +78,13 @@ class Attempt:
         self.seq = max(self.seq, joined.begun.seq)
         self.waiting = joined.begun.waiting
         self.unheard += joined.messages
+
+    def settled(self, settled: Mapping[int, Settled]) -> None:
+        """Files that came with its messages are part of their words now."""
+        carried = [replace(each, settled=settled.get(each.inbox, each.settled)) for each in self.begun.carried]
+        texts = {each.seq: each.settled.text for each in carried if each.settled and each.inbox in settled}
+        self.begun = with_settled(self.begun, settled, carried)
+        self.unheard = [replace(each, content=texts.get(each.seq, each.content)) for each in self.unheard]
 
     def heard(self) -> list[Message]:
         """What joined, once."""

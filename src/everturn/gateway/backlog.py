@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from everturn import points
-from everturn.decide.backlog import ASKED_S, QUIET_S
+from everturn.decide.backlog import ASKED_S, QUIET_S, absence
 from everturn.decide.keys import origin_of
 from everturn.gateway.bursts import Bursts
 from everturn.gateway.outbox import Outbox
@@ -38,7 +38,8 @@ class Backlogs:
         parts, now, ended = self._parts, self._parts.clock.now(), 0
         for key in await parts.store.read(asked_before, now):
             before = now - (parts.settings.backlog_of(origin_of(key)[0]).age_s or ASKED_S)
-            ended += await parts.store.run(expire_asked, key, before, now)
+            ended += await parts.store.run(expire_asked, key, before, parts.ids.next(), now)
+            self._outbox.wake(key)
         return ended
 
     def stop(self) -> None:
@@ -46,8 +47,11 @@ class Backlogs:
         self._timers.stop()
 
     def _settle(self, key: str) -> None:
-        parts, policy = self._parts, self._parts.settings.backlog_of(origin_of(key)[0]).policy
-        settling = parts.store.run(settle_backlog, key, policy, parts.instance, parts.ids.next(), parts.clock.now())
+        parts, platform = self._parts, origin_of(key)[0]
+        policy, missed = parts.settings.backlog_of(platform).policy, absence(parts.contacts.hears_since(platform))
+        settling = parts.store.run(
+            settle_backlog, key, policy, parts.instance, missed, parts.ids.next(), parts.clock.now()
+        )
         settling.add_done_callback(partial(self._settled, key))
 
     def _settled(self, key: str, settling: asyncio.Future[Backlogged]) -> None:

@@ -13,9 +13,21 @@ import structlog
 
 from everturn import points
 from everturn.decide.bubble_words import beneath
-from everturn.decide.streaming import Growth, Pace, growing, grown, room, visible, wait_s, with_marks
+from everturn.decide.streaming import (
+    Growth,
+    Look,
+    Pace,
+    growing,
+    grown,
+    room,
+    so_far,
+    stated,
+    visible,
+    wait_s,
+    with_marks,
+)
 from everturn.decide.text import split
-from everturn.errors import Refused, StoreError, TryLater
+from everturn.errors import OutcomeUnknown, Refused, StoreError, TryLater
 from everturn.gateway.hands import Hand, Held
 from everturn.gateway.parts import Parts
 from everturn.gateway.screens import Screen
@@ -26,6 +38,7 @@ from everturn.store.operations.turn_values import Begun
 
 log = structlog.get_logger()
 LAST_CALL_S = 30.0  # how long a change that is under way is waited for
+LOOK_AGAIN_S = 0.2  # the least time until a bubble that could not be opened is tried again
 KEPT = 1000  # when there are more bubbles, those that have ended and that nobody delivers are forgotten
 
 
@@ -38,7 +51,9 @@ class Live:
         begun: Callable[[], Begun],
         platform: CanSend,
         screen: Screen,
+        *,
         pace: Pace,
+        look: Look,
         opened: Callable[[Live], None],
     ) -> None:
         self._parts = parts
@@ -46,8 +61,10 @@ class Live:
         self._platform = platform
         self._screen = screen
         self._pace = pace
+        self._look = look
         self._tell_opened = opened
-        self.text = ""  # what the model has said so far
+        self.text = ""  # what the turn has said so far
+        self.before = ""  # of it, what was said before a tool was used: it stays above what follows
         self.hand: Hand | None = None  # None: the bubble is not opened
         self._status = ""  # how it goes, beneath the text until there is more of it
         self._seen = ""  # the text that is on the screen
@@ -58,11 +75,16 @@ class Live:
         self._task: asyncio.Task[None] | None = None
 
     def say(self, text: str) -> None:
-        """The text so far; it replaces what was said."""
+        """What the model says now, so far; it replaces what it said of it."""
         if self._task is None:
             self._at = self._parts.clock.monotonic()
-        self.text, self._status, self._boundary = text, "", False
+        self.text, self._status, self._boundary = so_far(self.before, text, self._look), "", False
         self._go_on()
+
+    def state(self, text: str) -> None:
+        """What the model has said before it uses a tool, as it is committed."""
+        self.text = self.before = stated(self.before, text, self._look)
+        self.boundary()
 
     def status(self, text: str) -> None:
         """How it goes, until there is more of the answer."""
@@ -97,6 +119,11 @@ class Live:
             self._task.cancel()
 
     @property
+    def hold_s(self) -> float:
+        """For how long the platform asked not to be called."""
+        return max(0.0, self._not_before - self._parts.clock.monotonic())
+
+    @property
     def done(self) -> bool:
         """Whether it will change nothing any more."""
         return self._closed and (self._task is None or self._task.done())
@@ -123,14 +150,13 @@ class Live:
             await self._pause(wait)
 
     def _growth(self) -> Growth:
-        now = self._parts.clock.monotonic()
         return Growth(
-            since_s=now - self._at,
+            since_s=self._parts.clock.monotonic() - self._at,
             grown=grown(self._seen, self.text),
             first=self.hand is None or not self.hand.out,
             boundary=self._boundary,
             slow=self._slow,
-            hold_s=max(0.0, self._not_before - now),
+            hold_s=self.hold_s,
         )
 
     async def _pause(self, seconds: float) -> None:
@@ -146,9 +172,10 @@ class Live:
         self._at = self._parts.clock.monotonic()
         try:
             await self._show()
-        except TryLater as error:
+        except (TryLater, OutcomeUnknown) as error:
             self._slow *= 2
-            self._not_before = self._parts.clock.monotonic() + error.delay_s
+            delay_s = error.delay_s if isinstance(error, TryLater) else 0.0
+            self._not_before = self._parts.clock.monotonic() + delay_s
             self._changed.set()
         except (Refused, Held) as error:
             self._refused = True  # the last step finds out what can be done
@@ -164,7 +191,7 @@ class Live:
             return
         hand.said = text
         for place, piece in enumerate(self._pieces(text, status)):
-            if place == len(hand.out):
+            if place == len(hand.out) or not hand.out[place]:
                 await hand.add(place, piece)
             await hand.change(place, piece)
         self._seen = text
@@ -173,9 +200,9 @@ class Live:
         limits, replaces = self._platform.limits, self.hand.bubble.replaces if self.hand else ()
         limit = room(limits.text, limits.unit, replaces)
         if status:
-            pieces = split(beneath(visible(text, finished=False), status), limit, limits.unit)
+            pieces = split(beneath(visible(text, finished=False, look=self._look), status), limit, limits.unit)
         else:
-            pieces = growing(text, limit, limits.unit, self._pace.cursor)
+            pieces = growing(text, limit, limits.unit, self._pace.cursor, self._look)
         return with_marks(pieces, replaces)
 
     async def _ours(self) -> bool:
@@ -198,6 +225,8 @@ class Live:
         points.reached("preview.opened")
         if isinstance(opened, Closed):
             self._refused = opened.for_good
+            self._not_before = parts.clock.monotonic() + max(LOOK_AGAIN_S, self._pace.interval_s)
+            self._changed.set()  # it is tried again then, whether or not there is more to say
             return False
         self.hand = Hand(
             parts, begun.source, self._platform, self._screen, row=begun.turn, out=opened.parts, bubble=opened.bubble
@@ -217,10 +246,10 @@ class Bubbles:
         """What shows the answer of a turn while it grows; None where that can not or shall not be."""
         source = begun().source
         platform, screen = self._parts.sender(source.platform), self._parts.screen(source.platform)
-        pace = self._parts.settings.display.pace(source)
+        pace, look = self._parts.settings.display.pace(source), self._parts.settings.display.look(source)
         if platform is None or screen is None or not pace.enabled:
             return None
-        return Live(self._parts, begun, platform, screen, pace, self._opened)
+        return Live(self._parts, begun, platform, screen, pace=pace, look=look, opened=self._opened)
 
     async def settled(self, bubble: Bubble) -> Live | None:
         """What is known of a bubble that this process was the last to show, once nothing of it is under way."""
@@ -228,7 +257,9 @@ class Bubbles:
         if live is None:
             return None
         await live.settled()
-        return live if live.hand is not None and live.hand.bubble.opening == bubble.opening else None
+        known = live.hand.bubble if live.hand is not None else None
+        # What was held back and is sent after all was decided elsewhere: the row says how.
+        return live if known is not None and known.opening == bubble.opening and known.hold is None else None
 
     def forget(self, live: Live | None) -> None:
         """It has its last shape."""

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from everturn import points
 from everturn.decide.keys import origin_of
+from everturn.errors import StoreError
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.turns import Turns
 from everturn.store.operations.command_choices import restarts_to_tell, tell_back
 from everturn.store.operations.command_values import Terms
-from everturn.store.operations.commands import apply_command
+from everturn.store.operations.commands import apply_command, give_up_command
+
+log = structlog.get_logger()
 
 
 class Commands:
@@ -35,7 +40,19 @@ class Commands:
             await self.apply_now(*await self._queue.get())
 
     async def apply_now(self, number: int, platform: str) -> None:
-        """Apply one command; what it ended is ended here too."""
+        """Apply one command. One that can not be applied, whatever the reason, must not keep the others from it: not in this life,
+        nor in each that follows.
+        """
+        try:
+            await self._apply(number, platform)
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("command failed", command=number, error=type(error).__name__)
+            await self._give_up(number, platform)
+
+    async def _apply(self, number: int, platform: str) -> None:
+        """What it ended is ended here too."""
         parts = self._parts
         applied = await parts.store.run(
             apply_command,
@@ -60,6 +77,16 @@ class Commands:
             self._turns.wake(applied.wakes)
         if applied.restart:
             self._restart()
+
+    async def _give_up(self, number: int, platform: str) -> None:
+        parts = self._parts
+        delivery = parts.delivery(platform)
+        failed = await parts.store.run(give_up_command, number, parts.clock.now(), delivery)
+        if failed is None:
+            return
+        parts.hub.publish(failed.key, failed.events)
+        if not delivery.by_event:
+            self._outbox.wake(failed.key)
 
     async def tell_back(self) -> None:
         """Whoever asked an earlier life for a restart is told, once, that we are back."""

@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Mapping
 
 from everturn.clock import Clock
+from everturn.decide.contact import Reach, reach_of
 from everturn.model import Json
-from everturn.platform.interface import CanPull, Platform
+from everturn.platform.interface import CanPull, CanTellContact, Platform
 from everturn.store.interface import Store
 from everturn.store.operations.overview import note_contact
 
@@ -26,7 +27,9 @@ class Contacts:
         self._platforms = platforms
         self._received: dict[tuple[str, str], float] = {}
         self._sent: dict[tuple[str, str], float] = {}
-        self._trouble: dict[str, str] = {}
+        self._trouble: dict[str, tuple[str, float]] = {}
+        self._began = clock.now()
+        self._telling = {name: each for name, each in platforms.items() if isinstance(each, CanTellContact)}
 
     def received(self, platform: str, account: str) -> None:
         """A message came."""
@@ -47,16 +50,40 @@ class Contacts:
         if trouble is None:
             self._trouble.pop(platform, None)
         else:
-            self._trouble[platform] = trouble
+            since = self._trouble[platform][1] if platform in self._trouble else self._clock.now()
+            self._trouble[platform] = trouble, since
+
+    def hears_since(self, platform: str) -> float:
+        """Since when it is heard without a silence: what was said before that piled up."""
+        told = self._telling[platform].contact.hears_since if platform in self._telling else None
+        return self._began if told is None else max(self._began, told)
 
     def connected(self) -> dict[tuple[str, str], Json]:
-        """The platforms of this process: a hint from memory, beside what the rows say."""
-        return {(each.name, each.account): {"state": self._state(each)} for each in self._platforms.values()}
+        """The platforms of this process, and whether they receive: seen from memory, beside what the rows say.
 
-    def _state(self, platform: Platform) -> str:
+        `since` is when it last answered, or when we began to ask; None while all is well.
+        """
+        return {(each.name, each.account): self._seen(each) for each in self._platforms.values()}
+
+    def listed(self) -> list[Json]:
+        """The same for `everturn status`."""
+        return [{"name": name, "account": account, **seen} for (name, account), seen in self.connected().items()]
+
+    def _seen(self, platform: Platform) -> Json:
         if platform.name in self._trouble:
-            return f"trouble: {self._trouble[platform.name]}"
-        return "reading" if isinstance(platform, CanPull) else "open"
+            trouble, since = self._trouble[platform.name]
+            return {"state": Reach.TROUBLE.value, "trouble": trouble, "since": since}
+        if platform.name in self._telling:
+            contact = self._telling[platform.name].contact
+            state = reach_of(contact.received_at, contact.trouble, self._clock.now())
+            began = self._began if contact.received_at is None else contact.received_at
+            return {
+                "state": state.value,
+                "trouble": contact.trouble,
+                "since": None if state is Reach.READING else began,
+            }
+        state = Reach.READING if isinstance(platform, CanPull) else Reach.OPEN
+        return {"state": state.value, "trouble": None, "since": None}
 
 
 def _heard(future: asyncio.Future[None]) -> None:

@@ -11,9 +11,10 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from everturn import points
-from everturn.decide.delivery import Doubtful
+from everturn.decide.delivery import Doubtful, Surety
+from everturn.decide.display import answering
 from everturn.decide.streaming import given_up, part_key, resolved
-from everturn.errors import EverturnError, Refused, StoreError, TryLater
+from everturn.errors import EverturnError, OutcomeUnknown, Refused, StoreError, TryLater
 from everturn.gateway.parts import Parts
 from everturn.gateway.screens import Screen, look
 from everturn.model import Bubble, SessionSource
@@ -32,6 +33,11 @@ class Held(EverturnError):
 def digest(text: str) -> str:
     """What a part shows, short enough for a row."""
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _without_end(out: tuple[str, ...]) -> tuple[str, ...]:
+    """The parts up to the last that is there."""
+    return out[: max((place + 1 for place, part in enumerate(out) if part), default=0)]
 
 
 class Hand:
@@ -83,6 +89,15 @@ class Hand:
         else:
             await self.change(place, piece)
 
+    async def remove(self, place: int) -> bool:
+        """Take a part away that the answer does not need; False where it has to stay."""
+        if not await self.screen.remove(self.to, self.out[place]):
+            return False
+        points.reached("preview.removed")
+        self.out = _without_end((*self.out[:place], "", *self.out[place + 1 :]))
+        await self._keep(self.bubble)
+        return True
+
     async def add(self, place: int, piece: str) -> None:
         """A new part, or one in the place of a part that is gone."""
         if self.bubble.sending != place:
@@ -97,11 +112,23 @@ class Hand:
         await self._keep(replace(self.bubble, sending=None, repeats=False, said=self.said, shown=()))
         points.reached("preview.committed")
 
+    async def find(self, place: int, piece: str) -> None:
+        """The next part may be out: then it is known from now on. Where looking proves nothing, it is sent under its key."""
+        key = part_key(self.bubble.name, place, self.bubble.replaces)
+        found = await look(self.platform, self.to, key, piece)
+        if found is None and self.platform.surety is Surety.KEYED:
+            await self.add(place, piece)
+            return
+        if found is not None:
+            self.out, self._shown = (*self.out, found), [*self._shown, ""]
+        await self._keep(replace(self.bubble, repeats=False))
+
     async def _sent(self, place: int, piece: str) -> str:
         key = part_key(self.bubble.name, place, self.bubble.replaces)
         try:
             found = await look(self.platform, self.to, key, piece) if self.bubble.repeats else None
-            return found or await self.screen.show(self.to, piece, key)
+            to = answering(self.to, self._parts.settings.display.look(self.to), place)
+            return found or await self.screen.show(to, piece, key)
         except (TryLater, Refused):
             await self._keep(replace(self.bubble, sending=None))
             raise
@@ -112,7 +139,7 @@ class Hand:
 
     async def _doubt(self, error: Exception) -> NoReturn:
         await self.resolve()
-        raise TryLater(f"{type(error).__name__}: {error}", 0.0) from error
+        raise OutcomeUnknown(f"{type(error).__name__}: {error}") from error
 
     async def resolve(self) -> None:
         """A part may be out: by the platform's class it is repeated, looked for, marked; or, by policy, Held is raised."""

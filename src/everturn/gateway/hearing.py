@@ -9,12 +9,11 @@ from msgspec.structs import replace
 
 from everturn import points
 from everturn.gateway.attempt import Attempt
-from everturn.model import Message
 from everturn.store.operations.joining import Joined, join_turn
 
 
-async def hear(attempt: Attempt) -> list[Message]:
-    """What joined the turn and its agent was not given yet. Nobody looks into the database while nobody waits."""
+async def hear(attempt: Attempt) -> None:
+    """Let what waits join the turn; its agent is given it next. Nobody looks into the database while nobody waits."""
     if attempt.somebody_waits():
         attempt.called_on = False  # who writes from now on is seen the next time
         parts, begun = attempt.parts, replace(attempt.begun, seq=attempt.seq)
@@ -24,7 +23,6 @@ async def hear(attempt: Attempt) -> list[Message]:
         # What follows the commit happens even if this task is cancelled meanwhile.
         joining.add_done_callback(partial(_joined, attempt))
         await asyncio.shield(joining)
-    return attempt.heard()
 
 
 def _joined(attempt: Attempt, joining: asyncio.Future[Joined]) -> None:

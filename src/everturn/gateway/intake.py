@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
 from functools import partial
+from operator import is_
+from typing import TypeVar
 
 import structlog
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from everturn import points
 from everturn.decide import words
 from everturn.decide.admission import Standing, Verdict, verdict
-from everturn.decide.backlog import Arriving, arriving
+from everturn.decide.attachments import stands_for
+from everturn.decide.backlog import Arriving, absence, arriving, room_in_queue
 from everturn.decide.busy import forced_by
-from everturn.decide.commands import BY_NAME, parse_command
+from everturn.decide.commands import BY_NAME, Declared, parse_command
 from everturn.decide.pairing import make_code
+from everturn.decide.reconnecting import pause_s
 from everturn.decide.rights import may
+from everturn.decide.text import storable
 from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
@@ -23,17 +31,28 @@ from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.strangers import Strangers
 from everturn.gateway.turns import Turns
-from everturn.model import Heard, Inbound
+from everturn.model import Heard, Inbound, ReadTo, SessionSource
 from everturn.platform.interface import Pulled
+from everturn.store.operations.admission import standing
 from everturn.store.operations.entries import write_source
-from everturn.store.operations.inbox import Accepted, Arrival, Outcome, accept, read_cursor, turn_away
+from everturn.store.operations.inbox import (
+    Accepted,
+    Arrival,
+    Outcome,
+    accept,
+    knows_album,
+    move_cursor,
+    read_cursor,
+    turn_away,
+)
+from everturn.store.operations.moved_chats import first_number, move_chat
 from everturn.store.operations.revising import Revision, revise
 from everturn.store.operations.turn_values import Start
 
 log = structlog.get_logger()
+S = TypeVar("S", bound=Struct)
 PATIENCE_S = 2.0
 RETRY_AFTER_S = 5.0
-RECONNECT_S = 5.0
 
 
 class Intake:
@@ -51,20 +70,38 @@ class Intake:
     async def accept(self, inbound: Inbound) -> Accepted:
         """Store a message once; returns after the commit. Raises Conflict, Full, TooLong or StoreUnavailable."""
         points.reached("inbox.before")
-        settings = self._parts.settings
+        inbound, settings = _storable(inbound), self._parts.settings
+        if inbound.only_with_album and (key := await self._unaddressed(inbound)):
+            return Accepted(outcome=Outcome.UNADDRESSED, key=key)
         if len(inbound.text) > settings.message_chars:
             self._parts.observing.too_long(inbound.source.platform)
             raise TooLong(words.too_long(settings.message_chars))
-        arrival = self._arrival(inbound)
+        if inbound.what is Heard.MOVED:
+            return await self._move(inbound)
+        arrival = await self._arrival(inbound)
         if inbound.what is not Heard.SAID:
             return await self._revise(arrival, inbound)
-        accepted = await self._store(arrival)
+        since = self._parts.contacts.hears_since(inbound.source.platform)
+        limit = room_in_queue(settings.queue_per_session, inbound.said_at, since)
+        accepted = await self._store(arrival, limit)
         points.reached("inbox.committed")
         if accepted.outcome is Outcome.CONFLICT:
             raise Conflict(f"the message id {inbound.id!r} was used before, for other words")
         if accepted.outcome is Outcome.FULL:
-            raise Full(words.queued_limit(settings.queue_per_session), RETRY_AFTER_S)
+            raise Full(words.queued_limit(limit), RETRY_AFTER_S)
         return accepted
+
+    async def _unaddressed(self, inbound: Inbound) -> str | None:
+        """The key, unless a message of the same album was said to us: then all of them were."""
+        source = inbound.source
+        key = self._parts.settings.key_of(source, inbound.agent, await self._first_chat(source))
+        if await self._parts.store.read(knows_album, key, inbound.album or ""):
+            return None
+        if inbound.cursor is not None:
+            await self._parts.store.run(
+                move_cursor, source.platform, source.account, inbound.cursor, self._parts.clock.now()
+            )
+        return key
 
     async def _revise(self, arrival: Arrival, inbound: Inbound) -> Accepted:
         """A message was changed or deleted where it was written: honoured while it waits."""
@@ -75,18 +112,50 @@ class Intake:
         denied = revised.what is Revision.DENIED
         return Accepted(outcome=Outcome.DENIED if denied else Outcome.ACCEPTED, key=revised.key)
 
+    async def _move(self, inbound: Inbound) -> Accepted:
+        """A chat has another number: what is said there from now on belongs to the conversation it had."""
+        source = inbound.source
+        place = (source.platform, source.account, source.chat_id or "", inbound.of or "")
+        await asyncio.shield(self._parts.store.run(move_chat, *place, self._parts.clock.now()))
+        points.reached("chat.moved")
+        log.info("chat moved", platform=source.platform, was=inbound.of, now=source.chat_id)
+        return Accepted(outcome=Outcome.ACCEPTED, key=self._parts.settings.key_of(source, first_chat=inbound.of))
+
+    async def _first_chat(self, source: SessionSource) -> str | None:
+        """The number that the chat had first, if it moved."""
+        if source.chat_type == "dm" or self._parts.delivery(source.platform).by_event or not source.chat_id:
+            return None
+        return await self._parts.store.read(first_number, source.platform, source.account, source.chat_id)
+
     async def pull(self, platform: Pulled) -> None:
-        """Read a platform for ever, from where its committed cursor stands; asking for the next acknowledges the last."""
+        """Read a platform for ever, from where its committed cursor stands; asking for the next acknowledges the last.
+
+        An adapter that fails is asked again after a pause that grows; whatever it raises, the others are read on.
+        """
+        failures = 0
         while True:
             try:
                 after = await self._parts.store.read(read_cursor, platform.name, platform.account)
-                async for inbound in platform.inbound(after):
-                    await self.take(inbound)
+                async for heard in platform.inbound(after):
+                    failures = 0
+                    await (self._read_to(platform, heard) if isinstance(heard, ReadTo) else self._take_in_time(heard))
                     self._parts.contacts.reads(platform.name)
-            except EverturnError as error:
-                log.warning("platform not readable", error=str(error))
-                self._parts.contacts.reads(platform.name, str(error))
-            await self._parts.clock.sleep(RECONNECT_S)
+            except Exception as error:  # noqa: BLE001  an adapter that breaks its word must not end the others
+                failures += 1
+                self._tell_trouble(platform, error)
+            await self._parts.clock.sleep(pause_s(failures, random.random()))  # noqa: S311  not a secret
+
+    def _tell_trouble(self, platform: Pulled, error: Exception) -> None:
+        ours = isinstance(error, EverturnError)
+        trouble = str(error) if ours else f"the adapter failed: {type(error).__name__}"
+        log.warning("platform not readable", platform=platform.name, error=trouble, exc_info=None if ours else error)
+        self._parts.contacts.reads(platform.name, trouble)
+
+    async def _read_to(self, platform: Pulled, place: ReadTo) -> None:
+        """Nothing was said to us: only the place moves."""
+        now = self._parts.clock.now()
+        await self._parts.store.run(move_cursor, platform.name, platform.account, place.cursor, now)
+        points.reached("cursor.moved")
 
     async def watch_store(self) -> None:
         """Callers are not kept waiting while nothing can be stored: they are told, and their platform tries again."""
@@ -98,42 +167,54 @@ class Intake:
                     waiting.set_exception(StoreUnavailable(trouble))
 
     async def take(self, inbound: Inbound) -> None:
-        """From a platform that cannot be refused: what cannot be taken is a dead letter, and its sender is told."""
+        """From a platform that cannot be refused: what cannot be taken is a dead letter, and its sender is told. Raises
+        StoreUnavailable.
+        """
+        try:
+            await self.accept(inbound)
+        except (Full, TooLong) as error:
+            await self._turn_away(_storable(inbound), error)
+        except Conflict as error:
+            log.warning("message ignored", error=str(error))
+
+    async def _take_in_time(self, inbound: Inbound) -> None:
+        """It is not acknowledged before it is stored, however long that takes."""
         while True:
             try:
-                await self.accept(inbound)
-            except (Full, TooLong) as error:
-                await self._turn_away(inbound, error)
-            except Conflict as error:
-                log.warning("message ignored", error=str(error))
+                await self.take(inbound)
             except StoreUnavailable:
-                continue  # not acknowledged: it is asked for again until it is stored
+                while self._parts.store.trouble():
+                    await self._parts.clock.sleep(PATIENCE_S)
+                continue
             return
 
     async def _turn_away(self, inbound: Inbound, error: EverturnError) -> None:
-        arrival = self._arrival(inbound)
+        arrival = await self._arrival(inbound)
         why = "too_long" if isinstance(error, TooLong) else "queue_full"
         events = await self._parts.store.run(turn_away, arrival, why, str(error))
         self._parts.hub.publish(arrival.key, events)
         self._outbox.wake(arrival.key)
 
-    def _arrival(self, inbound: Inbound) -> Arrival:
-        source, settings = inbound.source, self._parts.settings
+    async def _arrival(self, inbound: Inbound) -> Arrival:
+        first, settings = await self._first_chat(inbound.source), self._parts.settings
+        source = replace(inbound.source, chat_id_alt=first) if first else inbound.source  # lists may name either
         admission = settings.admission_of(source.platform)
         unknown = admission is not None and verdict(admission, source, Standing.UNKNOWN) is Verdict.PAIR
         plain = inbound.brought is not None
-        forced, text = (None if plain else forced_by(inbound.text)) or (None, inbound.text)
-        if forced is not None and not may(settings.rights, source, BY_NAME[forced]):
-            forced, text = None, inbound.text  # as a command it is answered with who may
+        said = inbound.text if inbound.text.strip() else stands_for(inbound.attachments) or inbound.text
+        forced, text = (None if plain else forced_by(said)) or (None, said)
+        if forced is not None and not await _may_use(self._parts, source, BY_NAME[forced]):
+            forced, text = None, said  # as a command it is answered with who may
         command = not plain and forced is None and text.startswith("/") and parse_command(text)
         kind = "command" if command else "message"
         backlog, now = settings.backlog_of(source.platform), self._parts.clock.now()
+        since = self._parts.contacts.hears_since(source.platform)
         return Arrival(
             id=self._parts.ids.next(),
             ext_id=inbound.id,
             source=source,
             raw_source=write_source(source).decode(),
-            key=settings.key_of(source, inbound.agent),
+            key=settings.key_of(source, inbound.agent, first),
             kind=kind,
             text=text,
             at=now,
@@ -146,17 +227,20 @@ class Intake:
             admission=admission,
             code=make_code(secrets.choice) if unknown else "",
             salt=secrets.token_hex(16) if unknown else "",
-            arriving=arriving(backlog, inbound.said_at, self._parts.started_at, now, command=kind == "command"),
+            arriving=arriving(backlog, inbound.said_at, since, now, command=kind == "command"),
             backlog=backlog.policy,
-            instance=self._parts.instance,
+            absence=absence(since),
+            attachments=inbound.attachments,
+            album=inbound.album,
+            edition=inbound.edition,
         )
 
-    def _store(self, arrival: Arrival) -> asyncio.Future[Accepted]:
+    def _store(self, arrival: Arrival, limit: int) -> asyncio.Future[Accepted]:
         """The commit goes on, and its turn is run, even if the caller goes away."""
         start = self._turns.offer(arrival.key, arrival.source) if _may_begin(arrival) else None
         outer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting.add(outer)
-        inner = self._parts.store.run(accept, arrival, self._parts.settings.queue_per_session, start)
+        inner = self._parts.store.run(accept, arrival, limit, start)
         inner.add_done_callback(partial(self._stored, arrival, start, outer))
         return outer
 
@@ -187,6 +271,7 @@ class Intake:
             self.strangers.turned_away(arrival.source.platform)
         if accepted.outcome is not Outcome.ACCEPTED:
             return
+        self._parts.chats.note(arrival.source, arrival.at)
         if arrival.kind == "command":
             self._commands.apply(arrival.id, arrival.source.platform)
         elif arrival.arriving is Arriving.HOLD:
@@ -198,5 +283,28 @@ class Intake:
             self._turns.wake(arrival.key)
 
 
+def _storable(inbound: Inbound) -> Inbound:
+    """The message without what a database can not keep; almost always the message itself."""
+    inbound = _cleaned(inbound)
+    source, files = _cleaned(inbound.source), tuple(_cleaned(each) for each in inbound.attachments)
+    same = source is inbound.source and all(map(is_, files, inbound.attachments))
+    return inbound if same else replace(inbound, source=source, attachments=files)
+
+
+def _cleaned(value: S) -> S:
+    """The same with fit texts: a stranger wrote them, and one that can not be kept would come again for ever."""
+    texts = {name: text for name, text in asdict(value).items() if isinstance(text, str)}
+    odd = {name: fit for name, text in texts.items() if (fit := storable(text)) != text}
+    return replace(value, **odd) if odd else value
+
+
 def _may_begin(arrival: Arrival) -> bool:
-    return arrival.kind == "message" and arrival.arriving is Arriving.NOW
+    """An album waits until it is whole."""
+    return arrival.kind == "message" and arrival.arriving is Arriving.NOW and arrival.album is None
+
+
+async def _may_use(parts: Parts, source: SessionSource, command: Declared) -> bool:
+    """Whether the author may use a command, by the settings or by the rows: who was let in as an owner is one."""
+    if may(parts.settings.rights, source, command):
+        return True
+    return await parts.store.read(standing, source) is Standing.OWNER

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 
 from everturn import points
 from everturn.agent.interface import NO_USAGE, RunTool
-from everturn.decide.approvals import person_of
 from everturn.decide.names import author_of
 from everturn.decide.spending import day_of, who_spends
+from everturn.decide.streaming import said_before
 from everturn.decide.text import storable
+from everturn.decide.turn_place import without_person
+from everturn.gateway.attachments import Attachments
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.effects import Effects
 from everturn.gateway.hearing import hear
@@ -18,6 +20,7 @@ from everturn.gateway.kept import KeptSession
 from everturn.gateway.telling import tell
 from everturn.model import Brought, Message, SessionSource, ToolCall, Usage
 from everturn.store.operations.bringing import brought_by
+from everturn.store.operations.previews import asked_calls
 from everturn.store.operations.reading import transcript
 from everturn.store.operations.spending import Plan
 from everturn.store.operations.transcripts import last_messages
@@ -29,7 +32,8 @@ OWN_ROWS = 10_000
 class JournaledTurn:
     """The turn context of agent/interface.py, on the store."""
 
-    def __init__(self, attempt: Attempt, proven: Callable[[str], None]) -> None:
+    def __init__(self, attempt: Attempt, proven: Callable[[str], None], attachments: Attachments) -> None:
+        self._attachments = attachments
         self._attempt = attempt
         self._parts = attempt.parts
         self._store = attempt.parts.store
@@ -59,8 +63,9 @@ class JournaledTurn:
 
     @property
     def source(self) -> SessionSource:
-        """Where the (last) message came from."""
-        return self._attempt.begun.source
+        """Where the (last) message came from, and who asks if that is one person."""
+        begun = self._attempt.begun
+        return without_person(begun.source) if len(begun.authors) > 1 else begun.source
 
     @property
     def words(self) -> str:
@@ -98,7 +103,9 @@ class JournaledTurn:
 
     async def joined(self) -> list[Message]:
         """What the user wrote meanwhile and is now part of this turn."""
-        return await hear(self._attempt)
+        await hear(self._attempt)
+        await self._attachments.settle(self._attempt, self)
+        return self._attempt.heard()
 
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
         """Say that a model is about to be called; with limits, what it may use is counted first."""
@@ -163,7 +170,7 @@ class JournaledTurn:
         )
         self._attempt.moves()
         if self._attempt.bubble is not None and calls:
-            self._attempt.bubble.boundary()
+            self._attempt.bubble.state(response.content)
         points.reached("step.committed")
         self._parts.hub.moved(self._attempt.begun.key, self._attempt.begun.turn)
         if self._attempt.suspect:
@@ -176,6 +183,13 @@ class JournaledTurn:
         return await self._effects.settle(await self.own(), run)
 
 
+async def take_up(attempt: Attempt, turn: JournaledTurn) -> None:
+    """What earlier attempts have said before they used tools stays above what is said now."""
+    if attempt.bubble is not None and attempt.begun.attempt > 1:
+        asked = await attempt.parts.store.read(asked_calls, attempt.begun.turn)
+        attempt.bubble.text = attempt.bubble.before = said_before(await turn.own(), asked, attempt.look)
+
+
 def _counted(attempt: Attempt, plan: Usage) -> Plan:
     parts, begun = attempt.parts, attempt.begun
     return Plan(
@@ -183,7 +197,7 @@ def _counted(attempt: Attempt, plan: Usage) -> Plan:
         tokens=plan.input_tokens + plan.output_tokens,
         cost=plan.cost or 0.0,
         day=day_of(parts.clock.now()),
-        who=who_spends(person_of(begun.source), begun.key),
+        who=who_spends(begun.person, begun.key),
         limits=parts.settings.limits,
     )
 

@@ -20,6 +20,7 @@ from everturn.gateway.asking import Approvals
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
 from everturn.gateway.credentials import Credentials
+from everturn.gateway.directory import Channels
 from everturn.gateway.intake import Intake
 from everturn.gateway.operator import Operator
 from everturn.gateway.outbox import Outbox
@@ -30,6 +31,7 @@ from everturn.gateway.sending import Sending
 from everturn.gateway.turns import Turns
 from everturn.gateway.upkeep import Upkeep
 from everturn.ids import Ids
+from everturn.media import Media
 from everturn.platform.interface import CanPull, Platform, Pulled
 from everturn.store.interface import Store
 from everturn.store.operations.instances import held, join, newest_id, record_drain
@@ -60,8 +62,10 @@ class Gateway:
         clock: Clock,
         settings: Settings,
         tracer: Tracer | None = None,
+        *,
+        media: Media | None = None,
     ) -> None:
-        self.parts = Parts(store, clock, settings, platforms, tracer=tracer)
+        self.parts = Parts(store, clock, settings, platforms, tracer=tracer, media=media)
         self.outbox = Outbox(self.parts)
         self.turns = Turns(self.parts, agent, self.outbox)
         self.commands = Commands(self.parts, self.turns, self.outbox, self._restart_asked)
@@ -71,8 +75,9 @@ class Gateway:
         self.intake = Intake(self.parts, self.turns, self.commands, self.outbox, self.backlogs)
         self.credentials = Credentials(self.parts)
         self.people = People(self.parts, self.turns, self.outbox)
+        self.channels = Channels(self.parts)
         self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
-        self.upkeep = Upkeep(self.parts, self.recovery, self.backlogs)
+        self.upkeep = Upkeep(self.parts, self.recovery, self.backlogs, self.people)
         self.approvals = Approvals(self.parts, self.outbox, self.turns.wake)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.asked: asyncio.Future[Stop] = asyncio.get_running_loop().create_future()  # an end that a chat asked for
@@ -89,7 +94,8 @@ class Gateway:
         pulled = [each for each in self.parts.platforms.values() if isinstance(each, CanPull)]
         for loop in (
             self.commands.run(), self.intake.watch_store(), self.upkeep.beat(), self.upkeep.expire_sessions(),
-            self.upkeep.forget_old(), self.approvals.expire(), self.turns.watching.run(), *(self._read(each) for each in pulled),
+            self.upkeep.forget_old(), self.approvals.expire(), self.turns.watching.run(), self.channels.run(),
+            *(self._read(each) for each in pulled),
         ):  # fmt: skip
             self._loops.append(self._supervised(loop))
         if self.report.storm:
@@ -120,6 +126,8 @@ class Gateway:
     async def stop(self, stop: Stop | None) -> None:
         """End every loop; after a drain, write how we ended."""
         self._stopping = True
+        if self.failed.done() and not self.failed.cancelled():
+            self.failed.exception()  # whoever ends us knows, or need not
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -133,7 +141,6 @@ class Gateway:
 
     async def _join(self) -> None:
         parts, token = self.parts, uuid.uuid4().hex
-        parts.started_at = parts.clock.now()
         while parts.instance == 0:  # another start may have taken the number at the same moment
             parts.instance = await parts.store.run(join, token, socket.gethostname(), os.getpid(), parts.clock.now())
         parts.ids = Ids(parts.clock, parts.instance, await parts.store.read(newest_id))

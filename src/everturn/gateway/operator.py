@@ -56,4 +56,4 @@ class Operator:
             self._parts.hub.ended(acted.key)
         self._parts.hub.publish(acted.key, acted.events)
         self._turns.wake(acted.key)
-        self._outbox.hurry(acted.key)
+        self._outbox.wake(acted.key)

@@ -5,36 +5,25 @@ from __future__ import annotations
 import asyncio
 
 import structlog
+from msgspec.structs import replace
 
 from everturn import points
-from everturn.decide.approval_words import buttons
-from everturn.decide.delivery import GiveUp, after_failure, marked, when_uncertain
-from everturn.decide.streaming import visible
-from everturn.decide.text import split
-from everturn.errors import OutcomeUnknown, PlatformError, StoreError, TryLater
+from everturn.decide.delivery import NO_USE, Doubtful, GiveUp, after_failure, is_ordered, is_too_late
+from everturn.decide.keys import origin_of
+from everturn.decide.outgoing import not_sent
+from everturn.errors import OutcomeUnknown, PlatformError, StoreError
 from everturn.gateway.bubbles import Bubbles
-from everturn.gateway.hands import Hand, Held
+from everturn.gateway.delivering import Delivering
+from everturn.gateway.hands import Held
 from everturn.gateway.parts import Parts
-from everturn.gateway.screens import Screen
-from everturn.gateway.shaping import shape
-from everturn.model import Bubble, Reply
-from everturn.platform.interface import CanAsk, CanEdit, CanReadBack, CanSend, Choice
-from everturn.store.operations.bubbles import REPLY
-from everturn.store.operations.outbox import (
-    claim_next,
-    doubt,
-    give_up,
-    record_part,
-    record_progress,
-    record_sent,
-    record_shown,
-    try_later,
-)
+from everturn.model import Reply
+from everturn.platform.interface import CanEdit, CanSendFiles
+from everturn.store.operations.doubts import ask_about_doubt
+from everturn.store.operations.outbox import claim_next, doubt, give_up, parts_out, try_later
 from everturn.store.operations.progress import PROGRESS
+from everturn.store.operations.sending import give_up_file
 
 log = structlog.get_logger()
-NOT_CONNECTED_S = 60.0
-QUESTION = "question"
 
 
 class Outbox:
@@ -43,9 +32,10 @@ class Outbox:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self.bubbles = Bubbles(parts)
+        self._delivering = Delivering(parts, self.bubbles)
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
-        self._asleep: set[str] = set()
+        self._asleep: dict[str, asyncio.Task[None]] = {}  # lanes whose next reply is not due, by what they wait for
         self._stopping = False
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -53,21 +43,21 @@ class Outbox:
 
     def send(self, reply: Reply) -> None:
         """Send a reply that is already ours."""
+        self._look_again(reply.key)
         self._open_lane(reply.key, reply)
 
     def wake(self, key: str) -> None:
         """The key may owe somebody a reply."""
-        if key in self._lanes:
-            self._again.add(key)
-        else:
+        if not self._look_again(key):
             self._open_lane(key, None)
 
-    def hurry(self, key: str) -> None:
-        """The key owes a reply that is due now: a lane that sleeps until a later one is due looks again."""
+    def _look_again(self, key: str) -> bool:
+        """Let the key's lane look again, if it has one: what it sleeps for may have ended, or be due by now."""
         if key in self._asleep:
-            self._lanes[key].cancel()
-        else:
-            self.wake(key)
+            self._asleep[key].cancel()
+        if key in self._lanes:
+            self._again.add(key)
+        return key in self._lanes
 
     async def quiet(self) -> None:
         """Wait until nothing is due or being sent."""
@@ -97,9 +87,9 @@ class Outbox:
 
     async def _run_lane(self, key: str, reply: Reply | None, before: asyncio.Task[None] | None) -> None:
         """Send until the key owes nothing. A lane that is ending is waited for, so that order holds."""
-        if before is not None:
-            await asyncio.wait({before})
         try:
+            if before is not None:
+                await asyncio.wait({before})
             while reply is not None or (reply := await self._next(key)) is not None:
                 more = await self._deliver(reply)
                 reply = None
@@ -121,16 +111,25 @@ class Outbox:
     async def _next(self, key: str) -> Reply | None:
         """The key's next reply, waited for while it is not due."""
         while True:
+            self._again.discard(key)
+            await _ask(self._parts, key)
             found = await self._claim(key)
             if not isinstance(found, float):
                 return found
-            self._count(-1)
-            self._asleep.add(key)
-            try:
-                await self._parts.clock.sleep(max(0.0, found - self._parts.clock.now()))
-            finally:
-                self._asleep.discard(key)
-                self._count(1)
+            if key not in self._again:
+                await self._sleep_until(found, key)
+
+    async def _sleep_until(self, at: float, key: str) -> None:
+        """Until then, or until it is roused."""
+        clock = self._parts.clock
+        sleeping = self._asleep[key] = asyncio.ensure_future(clock.sleep(max(0.0, at - clock.now())))
+        self._count(-1)
+        try:
+            await asyncio.wait({sleeping})
+        finally:
+            sleeping.cancel()
+            del self._asleep[key]
+            self._count(1)
 
     async def _claim(self, key: str) -> Reply | float | None:
         """Who is cancelled releases: what was claimed and never sent is simply owed again."""
@@ -141,14 +140,17 @@ class Outbox:
         except asyncio.CancelledError:
             await asyncio.wait({claiming})
             if claiming.exception() is None and isinstance(reply := claiming.result(), Reply):
-                await store.run(try_later, reply.id, now, "")
+                await store.run(try_later, reply.id, now, "", failed=False)
             raise
 
     async def _deliver(self, reply: Reply) -> bool:
         """Send every part that is not out yet; True when the lane should look for more."""
         began, outcome, more = self._parts.clock.monotonic(), "sent", True
         try:
-            more = await self._send_parts(reply)
+            if is_too_late(reply.valid_until, self._parts.clock.now(), seen=_may_be_seen(reply)):
+                outcome = await self._given_up(reply, NO_USE, unknown=reply.marked)
+            else:
+                more = await self._delivering.send(reply)
         except PlatformError as error:
             outcome = await self._failed(reply, error)
         except Held as held:
@@ -162,95 +164,64 @@ class Outbox:
         self._parts.hub.changes.note("outbox", "platforms")
         return more
 
-    async def _send_parts(self, reply: Reply) -> bool:
-        platform = self._parts.sender(reply.source.platform)
-        if platform is None:
-            raise TryLater(f"{reply.source.platform} is not connected", NOT_CONNECTED_S)
-        if reply.kind == PROGRESS and reply.sent_parts and isinstance(platform, CanEdit):
-            return await self._edit(platform, reply)
-        if reply.bubble is not None and (screen := self._parts.screen(reply.source.platform)) is not None:
-            return await self._shape(platform, screen, reply, reply.bubble)
-        said = visible(reply.text, finished=True) if reply.kind == REPLY else reply.text
-        text = marked(said) if reply.marked and said else said
-        pieces = split(text, platform.limits.text, platform.limits.unit)
-        out = reply.sent_parts
-        for place in range(len(out), len(pieces)):
-            key = f"{reply.id}-{place}"
-            points.reached("send.before")
-            found = await _look(platform, reply, key, pieces[place]) if place == len(reply.sent_parts) else None
-            last = place + 1 == len(pieces)
-            out = (*out, found or await _send(platform, reply, pieces[place], key, last=last))
-            points.reached("send.after")
-            if place + 1 < len(pieces):
-                await self._parts.store.run(record_part, reply.id, out)
-        return await self._sent(reply, out)
-
-    async def _shape(self, platform: CanSend, screen: Screen, reply: Reply, bubble: Bubble) -> bool:
-        """The last step of what was shown while it grew; what this process knows of its screen is taken over."""
-        live = await self.bubbles.settled(bubble)
-        hand = live.hand if live is not None else None
-        if hand is None:
-            hand = Hand(self._parts, reply.source, platform, screen, row=reply.id, out=reply.sent_parts, bubble=bubble)
-        hand.row = reply.id
-        try:
-            await shape(hand, reply, live)
-        except Held:
-            await hand.give_up()
-            raise
-        more = await self._parts.store.run(record_shown, reply, hand.out, hand.known, self._parts.clock.now())
-        self.bubbles.forget(live)
-        points.reached("send.committed")
-        return more
-
-    async def _edit(self, platform: CanEdit, reply: Reply) -> bool:
-        """Replace what is on the screen; doing so again does no harm."""
-        points.reached("send.before")
-        await platform.edit(reply.source, reply.sent_parts[0], reply.text)
-        points.reached("send.after")
-        return await self._sent(reply, reply.sent_parts)
-
-    async def _sent(self, reply: Reply, out: tuple[str, ...]) -> bool:
-        store, now = self._parts.store, self._parts.clock.now()
-        if reply.kind == PROGRESS:
-            more = await store.run(record_progress, reply, out, now)
-        else:
-            more = await store.run(record_sent, reply.id, out, now, reply.key)
-        points.reached("send.committed")
-        self._parts.contacts.sent(reply.source.platform, reply.source.account)
-        return more
-
     async def _failed(self, reply: Reply, error: PlatformError) -> str:
         """Put it where it belongs now; what the try counts as."""
-        store, now = self._parts.store, self._parts.clock.now()
-        platform = self._parts.sender(reply.source.platform)
-        decision = after_failure(error, reply.attempts + 1, now, valid_until=reply.valid_until)
+        store, now, ordered = self._parts.store, self._parts.clock.now(), is_ordered(error)
+        reply = replace(reply, sent_parts=await store.read(parts_out, reply.id))  # with what this try brought out
+        harmless, valid_until = _harmless(reply, error, self._parts), None if _may_be_seen(reply) else reply.valid_until
+        decision = after_failure(
+            error, reply.attempts + 1, reply.failures + 1, now, valid_until=valid_until, harmless=harmless
+        )
         log.warning("reply not delivered", reply=reply.id, key=reply.key, error=str(error), decision=decision)
         if isinstance(decision, GiveUp):
-            await store.run(give_up, reply.id, now, decision.why)
-            return "dead"
-        if isinstance(error, OutcomeUnknown) and platform is not None and not _harmless(reply, platform):
-            action = when_uncertain(platform.surety, self._parts.settings.on_doubt_for(reply.source.platform))
+            unknown = reply.marked or isinstance(error, OutcomeUnknown)
+            return await self._given_up(reply, decision.why, unknown=unknown)
+        if isinstance(error, OutcomeUnknown) and reply.bubble is None and not _is_edit(reply, self._parts):
+            action = self._parts.doubtful(reply.source.platform)
             await store.run(doubt, reply.id, action, decision.at, str(error))
             return "doubtful"
-        await store.run(try_later, reply.id, decision.at, str(error))
+        await store.run(try_later, reply.id, decision.at, str(error), failed=not ordered)
         return "retried"
 
+    async def _given_up(self, reply: Reply, why: str, *, unknown: bool) -> str:
+        """A dead letter; who waits for a file, or for the words after it, is told as well."""
+        store, now = self._parts.store, self._parts.clock.now()
+        if reply.file is not None:
+            text = not_sent(
+                reply.file.name,
+                why,
+                out=len(reply.sent_parts),
+                words=bool(reply.text),
+                files=isinstance(self._parts.sender(reply.source.platform), CanSendFiles),
+                unknown=unknown,
+            )
+            await store.run(give_up_file, reply, now, why, self._parts.ids.next(), text)
+        else:
+            await store.run(give_up, reply.id, now, why)
+        return "dead"
 
-def _harmless(reply: Reply, platform: object) -> bool:
-    """Whether doing it again changes nothing: an edit."""
+
+async def _ask(parts: Parts, key: str) -> None:
+    """Where the owner wants people to decide, the chat is asked about what may or may not have arrived."""
+    if parts.settings.on_doubt_for(origin_of(key)[0]) == Doubtful.ASK:
+        while await parts.store.run(ask_about_doubt, key, parts.ids.next(), parts.clock.now()):
+            points.reached("doubt.asked")
+
+
+def _may_be_seen(reply: Reply) -> bool:
+    """Whether something of it is on the screen, or first words that grow there may be."""
+    bubble = reply.bubble
+    return any(reply.sent_parts) or (bubble is not None and (bubble.sending is not None or bubble.repeats))
+
+
+def _is_edit(reply: Reply, parts: Parts) -> bool:
+    """Whether it only changes what is out."""
+    platform = parts.sender(reply.source.platform)
     return reply.kind == PROGRESS and bool(reply.sent_parts) and isinstance(platform, CanEdit)
 
 
-async def _send(platform: CanSend, reply: Reply, piece: str, key: str, *, last: bool) -> str:
-    """A part; beneath the last one of a question stand its buttons, where the platform has them."""
-    if last and reply.kind == QUESTION and isinstance(platform, CanAsk):
-        choices = [Choice(label, command) for label, command in buttons(reply.id)]
-        return await platform.ask(reply.source, piece, choices, key)
-    return await platform.send(reply.source, piece, key)
-
-
-async def _look(platform: object, reply: Reply, key: str, piece: str) -> str | None:
-    """Whether the part that was being sent when we were cut off is out already."""
-    if reply.look and isinstance(platform, CanReadBack):
-        return await platform.find(reply.source, key, piece)
-    return None
+def _harmless(reply: Reply, error: PlatformError, parts: Parts) -> bool:
+    """Whether doing it again shows nothing twice: a change of what is out, or what the platform recognises."""
+    if isinstance(error, OutcomeUnknown) and not _is_edit(reply, parts):
+        return parts.doubtful(reply.source.platform) in {Doubtful.REPEAT, Doubtful.LOOK}
+    return reply.bubble is not None or _is_edit(reply, parts)

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from everturn.clock import Clock
 from everturn.decide.admission import CLOSED, Admission
+from everturn.decide.attachments import Rules
 from everturn.decide.backlog import Backlog
 from everturn.decide.busy import BusyMode
 from everturn.decide.delivery import Doubtful, Surety, when_uncertain
@@ -22,10 +25,12 @@ from everturn.gateway.contacts import Contacts
 from everturn.gateway.hub import Hub
 from everturn.gateway.observing import Observing
 from everturn.gateway.screens import Screen, screen_of
+from everturn.gateway.seen_chats import SeenChats
 from everturn.gateway.traces import Traces
 from everturn.ids import Ids
+from everturn.media import Media
 from everturn.model import SessionSource
-from everturn.platform.interface import CanEdit, CanSend, Platform
+from everturn.platform.interface import CanEdit, CanFetch, CanReadBack, CanSend, Platform
 from everturn.store.interface import Store
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Start
@@ -86,6 +91,7 @@ class Settings:
     heartbeat_s: float = 10
     expiry_every_s: float = 300
     upkeep_every_s: float = 3600
+    directory_every_s: float = 0.0  # how often platforms and conversations are asked where people talk; 0: never
     approvers: tuple[str, ...] = ()  # "platform:user": they alone allow; none: whose turn it is
     approval_expires_s: float = 7 * 86_400
     rights: Rights = NO_RIGHTS
@@ -93,6 +99,7 @@ class Settings:
     context_tokens: int = 0  # the model's window, for /context; 0: not known
     limits: Limits = Limits()  # noqa: RUF009  frozen
     display: Display = Display()  # noqa: RUF009  frozen
+    media: Rules = Rules()  # noqa: RUF009  frozen
 
     def busy_for(self, platform: str) -> str:
         """What a message from there does while a turn runs, where nobody chose otherwise."""
@@ -110,9 +117,12 @@ class Settings:
         """Who may speak there; None where people come through a door of its own (api, web)."""
         return self.admission if self.admission.governs(platform) else None
 
-    def key_of(self, source: SessionSource, agent: str | None = None) -> str:
-        """The session key of what is said here: its agent's, which the sender may have chosen, and its lane's."""
-        return session_key(source, self.isolation, agent or agent_for(source, self.routes))
+    def key_of(self, source: SessionSource, agent: str | None = None, first_chat: str | None = None) -> str:
+        """The session key of what is said here: its agent's, which the sender may have chosen, and its lane's. A chat
+        that moved keeps the lane of the number that it had first.
+        """
+        lane = replace(source, chat_id=first_chat) if first_chat else source
+        return session_key(lane, self.isolation, agent or agent_for(source, self.routes))
 
 
 class Parts:
@@ -126,7 +136,10 @@ class Parts:
         platforms: Mapping[str, Platform],
         ids: Ids | None = None,
         tracer: Tracer | None = None,
+        *,
+        media: Media | None = None,
     ) -> None:
+        self.media = media  # None: there is no folder for files
         self.store = store
         self.clock = clock
         self.settings = settings
@@ -134,11 +147,12 @@ class Parts:
         self.hub = Hub()
         self.observing = Observing(clock, platforms, Traces(tracer, store, clock) if tracer else None)
         self.contacts = Contacts(store, clock, platforms)
+        self.chats = SeenChats(wanted=settings.directory_every_s > 0)
         self.instance = 0
-        self.started_at = 0.0
         self.ids = ids or Ids(clock, 0)
         # Asking what a platform can do is slow enough to be done once.
         self._senders = {name: each for name, each in platforms.items() if isinstance(each, CanSend)}
+        self._fetchers = {name: each for name, each in platforms.items() if isinstance(each, CanFetch)}
         self._screens = {name: screen_of(each) for name, each in platforms.items()}
         self._deliveries = {name: _delivery(platform, settings) for name, platform in platforms.items()}
 
@@ -154,6 +168,10 @@ class Parts:
         """The platform, if replies can be sent to it now."""
         return self._senders.get(platform)
 
+    def fetcher(self, platform: str) -> CanFetch | None:
+        """The platform, if what came with its messages can be fetched."""
+        return self._fetchers.get(platform)
+
     def screen(self, platform: str) -> Screen | None:
         """How the platform shows an answer that grows; None where it can not."""
         return self._screens.get(platform)
@@ -166,7 +184,8 @@ class Parts:
         """What happens there to a part that may or may not be out."""
         sender = self._senders.get(platform)
         surety = Surety.NEITHER if sender is None else sender.surety
-        return when_uncertain(surety, self.settings.on_doubt_for(platform))
+        readable = isinstance(sender, CanReadBack)
+        return when_uncertain(surety, self.settings.on_doubt_for(platform), readable=readable)
 
     def start(self, platform: str, chat_type: str, *, suspects: bool = True) -> Start:
         """Everything the beginning of a turn may need, with fresh ids."""

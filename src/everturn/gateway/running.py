@@ -13,11 +13,13 @@ from everturn.agent.interface import Agent, Answer
 from everturn.decide import words
 from everturn.decide.keys import account_of, origin_of
 from everturn.decide.recovery import Verdict
+from everturn.decide.streaming import whole
 from everturn.decide.text import storable
 from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
 from everturn.gateway.asking import Unwound
+from everturn.gateway.attachments import Attachments
 from everturn.gateway.attempt import Attempt
-from everturn.gateway.journal import JournaledTurn
+from everturn.gateway.journal import JournaledTurn, take_up
 from everturn.gateway.observing import outcome_of
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
@@ -37,6 +39,7 @@ class Runner:
         self._parts = parts
         self._agent = agent
         self._outbox = outbox
+        self._attachments = Attachments(parts, agent)
 
     async def run(self, attempt: Attempt, proven: Callable[[str], None]) -> bool:
         """Run it; True when its key should be looked at again."""
@@ -44,7 +47,7 @@ class Runner:
         calm = asyncio.create_task(self._prove_by_calm(begun, proven)) if attempt.suspect else None
         try:
             points.reached("turn.begun")
-            return await self._work(attempt, JournaledTurn(attempt, proven))
+            return await self._work(attempt, JournaledTurn(attempt, proven, self._attachments))
         except Unwound:
             log.info("turn waits for an approval", turn=begun.turn, key=begun.key)
             attempt.outcome = "waiting"
@@ -69,6 +72,8 @@ class Runner:
 
     async def _work(self, attempt: Attempt, turn: JournaledTurn) -> bool:
         try:
+            await self._attachments.settle(attempt, turn)
+            await take_up(attempt, turn)
             answer = await self._agent.run(turn)
         except StoreError:
             raise
@@ -96,6 +101,8 @@ class Runner:
         )
         delivery = parts.delivery(begun.source.platform)
         attempt.close_bubble()
+        cut = words.cut(answer.text) if answer.cut else None
+        before = attempt.bubble.before if attempt.bubble is not None else ""
         finishing = parts.store.run(
             finish,
             begun,
@@ -104,7 +111,8 @@ class Runner:
             parts.instance,
             attempt.acknowledge(),
             answer.usage,
-            words.cut(answer.text) if answer.cut else None,
+            cut,
+            whole(before, message.content if cut is None else cut, attempt.look),
         )
         # What follows the commit happens even if this task is cancelled meanwhile.
         finishing.add_done_callback(partial(self._finished, attempt, delivery))

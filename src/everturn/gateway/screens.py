@@ -7,7 +7,7 @@ from typing import Protocol
 
 from everturn.errors import PlatformError, Refused, TryLater
 from everturn.model import SessionSource
-from everturn.platform.interface import CanEdit, CanReadBack, CanSend, CanStream, Platform
+from everturn.platform.interface import CanDelete, CanEdit, CanReadBack, CanSend, CanStream, Platform
 
 
 class Screen(Protocol):
@@ -25,6 +25,10 @@ class Screen(Protocol):
 
     async def end(self, to: SessionSource, part: str, text: str) -> None:
         """Its last shape; doing it again does no harm."""
+        ...
+
+    async def remove(self, to: SessionSource, part: str) -> bool:
+        """Take a part away; doing it again does no harm. False where that can not be."""
         ...
 
 
@@ -49,6 +53,10 @@ class Edited:
         """Edit it."""
         await self.change(to, part, text)
 
+    async def remove(self, to: SessionSource, part: str) -> bool:
+        """Delete it, where the platform can."""
+        return await _removed(self._editor, to, part)
+
 
 class Cards:
     """Cards that are opened, updated and closed."""
@@ -69,6 +77,20 @@ class Cards:
     async def end(self, to: SessionSource, part: str, text: str) -> None:
         """Close it."""
         await harmlessly(self._platform.close(to, part, text))
+
+    async def remove(self, to: SessionSource, part: str) -> bool:
+        """Delete it, where the platform can."""
+        return await _removed(self._platform, to, part)
+
+
+async def _removed(platform: object, to: SessionSource, part: str) -> bool:
+    if not isinstance(platform, CanDelete):
+        return False
+    try:
+        await harmlessly(platform.delete(to, part))
+    except Refused:
+        return False
+    return True
 
 
 def screen_of(platform: Platform) -> Screen | None:

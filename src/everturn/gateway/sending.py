@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from functools import partial
+
+from msgspec.structs import replace
 
 from everturn import points
 from everturn.agent.interface import TurnContext
+from everturn.agent.toolbox import File
+from everturn.decide.outgoing import linked
+from everturn.decide.uploads import clean_file_name
+from everturn.errors import NoRoom
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
-from everturn.model import SessionSource
-from everturn.store.operations.sending import Letter, Posted, post
+from everturn.model import SessionSource, StoredFile
+from everturn.platform.interface import CanSendFiles
+from everturn.store.operations.sending import Letter, Posted, post, was_posted
 
 
 class Sending:
@@ -25,7 +33,34 @@ class Sending:
 
         The same call again sends nothing more.
         """
-        letter = self._letter(turn, call_id, to, text)
+        return await self._post(self._letter(turn, call_id, to, text))
+
+    async def send_file(
+        self, turn: TurnContext, call_id: str, to: SessionSource | None, file: File, words: str
+    ) -> bool | None:
+        """Owe this file: it is copied first, so that it is there whatever becomes of the original. None when nobody can
+        be reached there yet, False when only its name can be said there. Raises TooLarge or NoRoom.
+        """
+        media, target = self._parts.media, turn.source if to is None else to
+        if media is None:
+            raise NoRoom("there is no folder for files")
+        by_event = self._parts.delivery(target.platform).by_event
+        kept = await media.keep(clean_file_name(file.name), _whole(file.content), by_content=not by_event)
+        points.reached("media.copied")
+        letter = self._letter(turn, call_id, to, linked(kept.upload, kept.type, words) if by_event else words)
+        if not by_event:
+            own = StoredFile(id=kept.upload.id, name=kept.upload.name, type=kept.type, size=kept.size)
+            letter = replace(letter, file=own)
+        return (by_event or self._takes_files(target.platform)) if await self._post(letter) else None
+
+    async def was_sent(self, turn: TurnContext, call_id: str) -> bool:
+        """Whether an earlier life did what this call wants."""
+        return turn.attempt > 1 and await self._parts.store.read(was_posted, int(turn.id), call_id)
+
+    def _takes_files(self, platform: str) -> bool:
+        return isinstance(self._parts.platforms.get(platform), CanSendFiles)
+
+    async def _post(self, letter: Letter) -> bool:
         posting = self._parts.store.run(post, letter)
         # What follows the commit happens even if this task is cancelled meanwhile.
         posting.add_done_callback(partial(self._posted, letter))
@@ -59,3 +94,7 @@ class Sending:
             self._outbox.send(posted.reply)
         else:
             self._outbox.wake(letter.to_key)
+
+
+async def _whole(content: bytes) -> AsyncIterator[bytes]:
+    yield content

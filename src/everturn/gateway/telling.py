@@ -19,6 +19,8 @@ async def tell(attempt: Attempt, text: str, reason: str = PROGRESS) -> None:
 
     Where the answer is shown while it grows, how it goes stands in its bubble until there is more of it.
     """
+    if reason in IN_THE_BUBBLE and not attempt.look.progress:
+        return
     if attempt.bubble is not None and reason in IN_THE_BUBBLE:
         attempt.bubble.status(text)
         return

@@ -12,6 +12,7 @@ from everturn.agent.interface import Agent
 from everturn.decide.keys import origin_of
 from everturn.decide.recovery import is_suspect
 from everturn.gateway.asking import Questions
+from everturn.gateway.at_work import show_at_work
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.bursts import Bursts
 from everturn.gateway.lanes import Lanes
@@ -20,7 +21,6 @@ from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.running import Runner
 from everturn.gateway.slots import Running, Slots
-from everturn.gateway.typing import show_typing
 from everturn.gateway.watching import Watching
 from everturn.model import SessionSource
 from everturn.store.operations.beginning import begin_next
@@ -74,7 +74,7 @@ class Turns:
         self._parts.observing.began(begun)
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._ended, attempt))
-        show_typing(attempt, task)
+        show_at_work(attempt, task)
         if self._stopping:
             task.cancel()
 
@@ -179,6 +179,8 @@ class Turns:
             self.launch(begun)
             return
         self._lanes.clear(key)
+        if begun is None and not self._parts.delivery(origin_of(key)[0]).by_event:
+            self._outbox.wake(key)  # who shared a turn that ended because somebody may no longer speak is told
         if isinstance(begun, NotYet):
             self._lanes.add_suspect(key)
         elif isinstance(begun, Waits):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import structlog
 
+from everturn.decide.backlog import ASKED_S
 from everturn.decide.keys import origin_of
 from everturn.decide.session import expired_by
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.parts import Parts
+from everturn.gateway.people import People
 from everturn.gateway.recovery import Recovery
 from everturn.model import ACTIVE
+from everturn.store.operations.attachments import needed_files
+from everturn.store.operations.doubts import expire_doubts
 from everturn.store.operations.instances import heartbeat
 from everturn.store.operations.upkeep import expire, forget, idle_entries
 
@@ -21,17 +27,19 @@ FIRST_LOOK_S = 60.0
 class Upkeep:
     """Loops that look now and then."""
 
-    def __init__(self, parts: Parts, recovery: Recovery, backlogs: Backlogs) -> None:
+    def __init__(self, parts: Parts, recovery: Recovery, backlogs: Backlogs, people: People) -> None:
         self._parts = parts
         self._recovery = recovery
         self._backlogs = backlogs
+        self._people = people
 
     async def beat(self) -> None:
-        """Say that we are alive, and look for replicas that are not."""
+        """Say that we are alive, and look for replicas that are not, and for turns of people who were revoked."""
         while True:
             await self._parts.clock.sleep(self._parts.settings.heartbeat_s)
             await self._parts.store.run(heartbeat, self._parts.instance, self._parts.clock.now())
             await self._recovery.sweep()
+            await self._people.revoke_again()
 
     async def expire_sessions(self) -> None:
         """End sessions that their policy has expired, without waiting for a message."""
@@ -59,5 +67,21 @@ class Upkeep:
         while True:
             await self._parts.clock.sleep(self._parts.settings.upkeep_every_s)
             await self._backlogs.expire_once()
+            await self.expire_doubts()
             while await self._parts.store.run(forget, self._parts.clock.now()):
                 pass
+            await self.expire_files()
+
+    async def expire_doubts(self) -> None:
+        """Whether a reply arrived is asked for a day."""
+        now = self._parts.clock.now()
+        while await self._parts.store.run(expire_doubts, now - ASKED_S, now):
+            pass
+
+    async def expire_files(self) -> int:
+        """Let go of files that came with messages or went out, kept long enough and needed by nobody; how many."""
+        media = self._parts.media
+        if media is None:
+            return 0
+        needed = await self._parts.store.read(needed_files)
+        return await asyncio.to_thread(media.expire, self._parts.settings.media.keep_s, needed)

@@ -4,13 +4,14 @@ adapter may have. A platform that cannot send has its replies delivered as event
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from everturn.decide.contact import RECENT_S
 from everturn.decide.delivery import Surety
-from everturn.model import Attachment, Inbound, SessionSource
+from everturn.model import Attachment, Inbound, ReadTo, SessionSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Limits:
     text: int = 4000
     unit: Callable[[str], int] = len
     valid_s: float | None = None
+    caption: int | None = None  # the longest words beneath a file; None: as long as a text
 
 
 class Platform(Protocol):
@@ -40,10 +42,30 @@ class Platform(Protocol):
 class CanPull(Protocol):
     """It is read by us."""
 
-    def inbound(self, after: str | None) -> AsyncIterator[Inbound]:
+    def inbound(self, after: str | None) -> AsyncIterator[Inbound | ReadTo]:
         """The messages that arrive after the committed cursor. Asking for the next one acknowledges the last, which is
-        committed by then. A PlatformError ends it, and it is asked again after a pause that grows.
+        committed by then. A PlatformError ends it, and it is asked again after a pause that grows. ReadTo moves the cursor
+        where nothing was said to us: now and then, and before the first message ever.
         """
+        ...
+
+
+@runtime_checkable
+class CanBeBrought(Platform, Protocol):
+    """It comes to us, at `/hooks/NAME/ACCOUNT`. A 2xx is answered after the commit, so that it knows what to bring again."""
+
+    def admits(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether a request with these headers comes from it, found out in constant time. Everybody else gets a 404."""
+        ...
+
+    async def hear(self, body: bytes) -> Sequence[Inbound]:
+        """What was said to us, if anything was; with it, what it makes ours of what was brought before. A PlatformError: it
+        shall be brought again later.
+        """
+        ...
+
+    async def took(self, inbound: Inbound) -> None:
+        """It is committed."""
         ...
 
 
@@ -76,7 +98,11 @@ class CanSend(Protocol):
         ...
 
     async def send(self, to: SessionSource, text: str, key: str) -> str:
-        """Send one part under a key that is the same for every repetition; returns the platform's id of it."""
+        """Send one part under a key that is the same for every repetition; returns the platform's id of it.
+
+        `to.message_id` is the message that is answered, where the answer is to name it and the platform can. If that one
+        is gone, the answer is sent without it.
+        """
         ...
 
 
@@ -86,6 +112,15 @@ class CanEdit(Protocol):
 
     async def edit(self, to: SessionSource, message_id: str, text: str) -> None:
         """Replace a part that was sent; the same text again does no harm. Errors are those of `send`."""
+        ...
+
+
+@runtime_checkable
+class CanDelete(Protocol):
+    """What was sent to it can be taken away."""
+
+    async def delete(self, to: SessionSource, message_id: str) -> None:
+        """Take a part away; one that is gone does no harm. Refused where it has to stay. Errors are those of `send`."""
         ...
 
 
@@ -199,6 +234,16 @@ class CanListChannels(Protocol):
 
 
 @runtime_checkable
+class CanNoticeChannels(Protocol):
+    """It notices that we came into a place, or are out of one."""
+
+    @property
+    def channel_changes(self) -> int:
+        """How often that happened in this life: when there are more, its channels are listed again."""
+        ...
+
+
+@runtime_checkable
 class CanClose(Protocol):
     """It holds connections."""
 
@@ -213,6 +258,16 @@ class Contact:
 
     received_at: float | None = None  # when it last answered a read, by our clock; None: not yet in this life
     trouble: str | None = None  # why it does not receive, in words, without secrets
+    hears_since: float | None = None  # since when it is read without a silence: what was said before that piled up
+
+    def answered(self, now: float, trouble: str | None = None) -> Contact:
+        """As it is after an answer to a read, which comes every minute at least while we hear."""
+        unbroken = self.received_at is not None and now - self.received_at <= RECENT_S
+        return Contact(now, trouble, self.hears_since if unbroken else now)
+
+    def with_trouble(self, trouble: str | None) -> Contact:
+        """As it is while something is wrong, or is no more."""
+        return Contact(self.received_at, trouble, self.hears_since)
 
 
 @runtime_checkable

@@ -25,7 +25,9 @@ from everturn.settings.core import (
     SessionsConfig,
     StoreConfig,
 )
-from everturn.settings.platforms import PlatformConfig, PlatformsConfig, TelegramConfig
+from everturn.settings.display import DisplayConfig
+from everturn.settings.media import MediaConfig
+from everturn.settings.platforms import MatrixConfig, OwnPlatformConfig, PlatformConfig, PlatformsConfig, TelegramConfig
 from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
 from everturn.settings.streaming import StreamingConfig
 from everturn.settings.telemetry import TelemetryConfig
@@ -57,10 +59,14 @@ __all__ = [
     "CacheConfig",
     "CompactionConfig",
     "Config",
+    "DisplayConfig",
     "DrainConfig",
     "Keys",
     "LimitsConfig",
+    "MatrixConfig",
     "McpConfig",
+    "MediaConfig",
+    "OwnPlatformConfig",
     "PatienceConfig",
     "Place",
     "PlatformConfig",
@@ -112,6 +118,8 @@ class Config:
     )
     platforms: PlatformsConfig = section(PlatformsConfig, "Where people write. A platform is off unless it is enabled.")
     streaming: StreamingConfig = section(StreamingConfig, "How answers are shown in chats while they grow.")
+    display: DisplayConfig = section(DisplayConfig, "What is shown in chats beside the words of an answer.")
+    media: MediaConfig = section(MediaConfig, "Files that come with messages, and files that are sent.")
     sessions: SessionsConfig = section(SessionsConfig, "Conversations and when they start afresh.")
     tools: ToolsConfig = section(ToolsConfig, "What the agent can do. A tool is off unless its table switches it on.")
     mcp: Mapping[str, McpConfig] = named(

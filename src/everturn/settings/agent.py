@@ -37,7 +37,8 @@ def variable_problem(name: str) -> str | None:
     return None if not name or re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "it is no such name"
 
 
-def _object_problem(name: str) -> str | None:
+def object_problem(name: str) -> str | None:
+    """For objects of other people's modules."""
     return None if not name or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", name) else "it is none"
 
 
@@ -123,7 +124,7 @@ class AgentConfig:
         " local model, which is small, gets only those that are named).",
         form='a list of names such as ["files", "memory"]',
     )
-    object: str = setting("", "For python: the agent's place.", form='empty, or "MODULE:OBJECT"', check=_object_problem)
+    object: str = setting("", "For python: the agent's place.", form='empty, or "MODULE:OBJECT"', check=object_problem)
     command: tuple[str, ...] = setting(
         (), "For process: the program that speaks the agent protocol on its input and output, and its arguments.",
         form='a list of words such as ["python3", "agent.py"]',

@@ -196,10 +196,12 @@ class LimitsConfig:
         32, "How many messages may wait in one conversation. Who sends more is told to try later.", between=(1, 100_000)
     )
     file_megabytes: float = setting(
-        20.0, "The largest file that can be dropped into a conversation.", between=(0, 10_000)
+        20.0,
+        "The largest file that is taken: dropped into the page, come with a message, or sent.",
+        between=(0, 10_000),
     )
     files_megabytes: float = setting(
-        1000.0, "How much room all such files may take in the home together.", between=(0, 1_000_000)
+        1000.0, "How much room all files may take in the home together.", between=(0, 1_000_000)
     )
 
 

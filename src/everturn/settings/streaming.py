@@ -65,7 +65,7 @@ class StreamingConfig:
         return {name: getattr(self, name) for name in StreamingOverride.__slots__}
 
 
-def given(tables: Mapping[str, StreamingOverride]) -> dict[str, dict[str, Any]]:
+def given(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What each table says, without what it leaves open."""
     return {
         name: {key: value for key, value in asdict(own).items() if value is not None} for name, own in tables.items()

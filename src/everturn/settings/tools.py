@@ -88,6 +88,18 @@ class SendConfig:
     )
     own_chat: bool = setting(True, "Whether it may send to the chat it is in.")
     text_chars: int = setting(8_000, "The longest message, in characters.", between=(1, 100_000))
+    directory: bool = setting(
+        False,
+        "Whether it may also send to chats of the directory (`everturn channels`): for owners to all of them, for others"
+        " to the chat they write in and to their own direct chat.",
+    )
+    files: bool = setting(False, "Whether it may send files of the folder below, too.")
+    folder: str = setting(
+        "files",
+        "The folder whose files may be sent; a relative path begins at the home. Hidden files, keys and the gateway's own"
+        " files are never sent.",
+        form="a folder",
+    )
     target: Mapping[str, TargetConfig] = named(
         TargetConfig,
         "A chat that the agent may send to, under the name that it uses for it.",
@@ -147,6 +159,9 @@ class McpConfig:
     )  # fmt: skip
     approval: tuple[str, ...] = setting(
         (), "Tools that a person must allow each time, by name; * for all.", form="a list of names"
+    )
+    context: bool = setting(
+        False, "Tell the server with each call who asks and where: their id, name, chat and session."
     )
     trust_hints: bool = setting(False, "Believe what the server says about the effects of its own tools.")
     start_s: float = setting(20.0, "How long the server may take to start.", between=(1, 3_600))

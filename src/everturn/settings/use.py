@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from everturn.settings.agent import PLATFORM_NAME
+from everturn.settings.platforms import matrix_problem, telegram_problem
 from everturn.settings.rules import named, section, setting
 
 MOST_TOKENS = 1_000_000_000_000
@@ -15,11 +16,11 @@ MOST_COST = 1_000_000_000
 
 
 def _person_problem(person: str) -> str | None:
-    return (
-        None
-        if re.fullmatch(rf"{PLATFORM_NAME}:\S+", person)
-        else "the platform, a colon and the person's id are wanted"
-    )
+    if not re.fullmatch(rf"{PLATFORM_NAME}:\S+", person):
+        return "the platform, a colon and the person's id are wanted"
+    platform, _, user = person.partition(":")
+    problem = {"telegram": telegram_problem, "matrix": matrix_problem}.get(platform)
+    return problem(user) if problem else None
 
 
 PEOPLE = 'a list of people, each as "PLATFORM:USER"'

@@ -1,11 +1,15 @@
-"""Delivery by webhook, as https://core.telegram.org/bots/api#setwebhook says: a POST with the secret in a header, and again
-after anything but a 2xx until it is taken.
+"""Delivery by webhook, as https://core.telegram.org/bots/api#setwebhook says: a POST with the secret in a header
+(`secret_token`), over `max_connections` at once, and again after anything but a 2xx.
+
+The real one gives up "after a reasonable amount of attempts", which nobody can test against; this one tries until it is taken.
+What went wrong is told by https://core.telegram.org/bots/api#getwebhookinfo.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import httpx
 
@@ -14,27 +18,44 @@ from everturn.testing_telegram.telegram import Telegram
 
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of the header
 RETRY_S = 0.2
-LONGEST_S = 5.0
+LONGEST_S = 30.0
 
 
 async def deliver(telegram: Telegram, closing: asyncio.Event, retry_s: float = RETRY_S) -> None:
-    """Bring every update to the webhook while there is one, one after the other."""
+    """Bring every update to the webhook while there is one, as many at once as it allows."""
+    under_way: dict[int, asyncio.Task[None]] = {}
     async with httpx.AsyncClient(timeout=LONGEST_S) as client:
         while not closing.is_set():
             changed, hook = telegram.queue.changed, telegram.state.hook
-            waiting = _next(telegram)
-            if hook is None or waiting is None:
-                await _either(changed, closing)
-            elif await _posted(client, hook, waiting, telegram.now):
-                _taken(telegram, waiting)
-            else:
-                await asyncio.sleep(retry_s)
+            for each in _window(telegram, hook) if hook else ():
+                if id(each) not in under_way:
+                    task = asyncio.create_task(_bring(telegram, client, each, retry_s))
+                    under_way[id(each)] = task
+                    task.add_done_callback(partial(_ended, telegram, under_way, id(each)))
+            await _either(changed, closing)
+        for task in under_way.values():
+            task.cancel()
+        await asyncio.gather(*under_way.values(), return_exceptions=True)
 
 
-def _next(telegram: Telegram) -> Waiting | None:
+def _ended(telegram: Telegram, under_way: dict[int, asyncio.Task[None]], number: int, _: object) -> None:
+    under_way.pop(number, None)
+    telegram.queue.notify()
+
+
+def _window(telegram: Telegram, hook: Hook) -> list[Waiting]:
+    """Those that are brought now: `max_connections` of setWebhook at once, between which there is no order."""
     telegram.queue.forget_old()
-    queue = [*telegram.state.again, *telegram.state.waiting]
-    return queue[-1 if telegram.queue.reorder else 0] if queue else None
+    found = [*telegram.state.again, *telegram.state.waiting][: hook.max_connections]
+    return found[::-1] if telegram.queue.reorder else found
+
+
+async def _bring(telegram: Telegram, client: httpx.AsyncClient, waiting: Waiting, retry_s: float) -> None:
+    hook = telegram.state.hook
+    if hook is not None and await _posted(client, hook, waiting, telegram.now):
+        _taken(telegram, waiting)
+    else:
+        await asyncio.sleep(retry_s)
 
 
 def _taken(telegram: Telegram, waiting: Waiting) -> None:

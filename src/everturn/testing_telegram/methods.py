@@ -17,6 +17,8 @@ CAPTION_UNITS = 1024  # sendPhoto: "0-1024 characters after entities parsing"
 CALLBACK_BYTES = 64  # InlineKeyboardButton.callback_data: "1-64 bytes"
 DOWNLOAD_BYTES = 20_000_000  # getFile: "bots can download files of up to 20MB in size"
 SECRET_UNITS = 256
+CONNECTIONS = 40  # setWebhook: "defaults to 40"
+DELETABLE_S = 48 * 3600
 REACTIONS = frozenset("👍👎❤🔥🥰👏😁🤔🤯😱🤬😢🎉🤩🤮💩🙏👌🕊🤡🥱🥴😍🐳🌚🌭💯🤣⚡🍌🏆💔🤨😐🍓🍾💋🖕😈😴😭🤓👻👀🎃🙈😇😨🤝✍🤗🫡🎅🎄☃💅🤪🗿🆒💘🙉🦄😘💊🙊😎👾😡")  # fmt: skip  # ReactionTypeEmoji
 NOT_MODIFIED = (
     "message is not modified: specified new message content and reply markup are exactly the same as a current content"
@@ -104,7 +106,8 @@ def set_webhook(telegram: Telegram, given: Given) -> bool:
         telegram.state.allowed = list(wanted)
     if given.flag("drop_pending_updates"):
         telegram.state.waiting.clear()
-    telegram.state.hook = Hook(given.text("url"), secret) if given.text("url") else None
+    connections = given.number("max_connections", CONNECTIONS)
+    telegram.state.hook = Hook(given.text("url"), secret, connections) if given.text("url") else None
     telegram.changed()
     return True
 
@@ -125,6 +128,10 @@ def get_webhook_info(telegram: Telegram, _: Given) -> Object:
     hook = telegram.state.hook
     about: Object = {"url": hook.url if hook else "", "has_custom_certificate": False}
     about["pending_update_count"] = len(telegram.state.waiting)
+    if telegram.state.allowed is not None:
+        about["allowed_updates"] = telegram.state.allowed
+    if hook is not None:
+        about["max_connections"] = hook.max_connections
     if hook is not None and hook.last_error:
         about |= {"last_error_date": hook.last_error_at, "last_error_message": hook.last_error}
     return about
@@ -174,9 +181,11 @@ def edit_message_text(telegram: Telegram, given: Given) -> Object:
     message = room.messages.get(given.number("message_id"))
     if message is None:
         raise bad("message to edit not found")
-    if message["from"]["id"] != BOT_ID:
+    if message.get("from", {}).get("id") != BOT_ID:
         raise bad("message can't be edited")
     text, entities = _words(given, "text", TEXT_UNITS, "MESSAGE_TOO_LONG")
+    if not text:
+        raise bad("message text is empty")
     markup = _markup(given)
     if (text, entities, markup) == (message["text"], message["entities"], message.get("reply_markup")):
         raise bad(NOT_MODIFIED)
@@ -189,10 +198,14 @@ def edit_message_text(telegram: Telegram, given: Given) -> Object:
 
 @_method
 def delete_message(telegram: Telegram, given: Given) -> bool:
-    """deleteMessage."""
+    """deleteMessage: "a message can only be deleted if it was sent less than 48 hours ago"; a bot may delete its own."""
     room = telegram.state.room(given.values.get("chat_id"))
-    if room.messages.pop(given.number("message_id"), None) is None:
+    message = room.messages.get(given.number("message_id"))
+    if message is None:
         raise bad("message to delete not found")
+    if message.get("from", {}).get("id") != BOT_ID or telegram.now() - message["date"] >= DELETABLE_S:
+        raise bad("message can't be deleted for everyone")
+    del room.messages[message["message_id"]]
     telegram.changed()
     return True
 
@@ -276,7 +289,7 @@ def answer_callback_query(telegram: Telegram, given: Given) -> bool:
 
 @_method
 def set_my_commands(telegram: Telegram, given: Given) -> bool:
-    """setMyCommands: at most 100, names of 1-32 lowercase letters, digits and underscores."""
+    """setMyCommands: at most 100, names of 1-32 lowercase letters, digits and underscores; a list for each scope."""
     commands = given.object("commands")
     for each in commands:
         name = each["command"]
@@ -284,15 +297,23 @@ def set_my_commands(telegram: Telegram, given: Given) -> bool:
             raise bad("BOT_COMMAND_INVALID")
         if not 1 <= len(each["description"]) <= 256:
             raise bad("BOT_COMMAND_DESCRIPTION_INVALID")
-    telegram.state.commands = commands
+    telegram.state.commands[_scope(telegram, given)] = commands
     telegram.changed()
     return True
 
 
+def _scope(telegram: Telegram, given: Given) -> str:
+    """https://core.telegram.org/bots/api#botcommandscope: as `type`, or `type chat_id`."""
+    scope = given.object("scope") or {"type": "default"}
+    if "chat_id" not in scope:
+        return str(scope["type"])
+    return f"{scope['type']} {telegram.state.room(scope['chat_id']).chat['id']}"
+
+
 @_method
-def get_my_commands(telegram: Telegram, _: Given) -> list[Object]:
+def get_my_commands(telegram: Telegram, given: Given) -> list[Object]:
     """getMyCommands."""
-    return telegram.state.commands
+    return telegram.state.commands.get(_scope(telegram, given), [])
 
 
 @_method

@@ -1,4 +1,7 @@
-"""People who can be scripted: they write, edit, delete, press buttons, send files, and join groups."""
+"""People who can be scripted: they write, edit, delete, press buttons, send files, and join groups.
+
+What the bot hears of it is an https://core.telegram.org/bots/api#update with an https://core.telegram.org/bots/api#message.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,10 @@ class Person:
         return self._send({"text": text, "entities": found_in(text)}, chat, thread, reply_to)
 
     def edits(self, message_id: int, text: str, chat: int | None = None) -> None:
-        """Give a message other words."""
+        """Give a message other words: `edited_message`, and `edited_channel_post` in a channel.
+
+        https://core.telegram.org/bots/api#update
+        """
         room = self._room(chat)
         message = room.messages[message_id]
         message |= {"text": text, "entities": found_in(text), "edit_date": int(self.telegram.now())}
@@ -54,38 +60,57 @@ class Person:
         self.telegram.queue.add("callback_query", query)
         return number
 
+    def presses_newest(self, label: str, chat: int | None = None) -> str | None:
+        """Press this button beneath the newest message that has it; None while there is no such message."""
+        offering = [number for number, message in self._room(chat).messages.items() if _offers(message, label)]
+        return self.presses(offering[-1], label, chat) if offering else None
+
     def sends_photo(self, content: bytes, caption: str = "", chat: int | None = None, **more: Any) -> int:
-        """Send a photo, which comes in several sizes."""
+        """Send a photo, which comes in several sizes. https://core.telegram.org/bots/api#photosize"""
         sizes = [self._file(content[:10], width=90, height=90), self._file(content, width=800, height=800)]
         return self._send({"photo": sizes, **_caption(caption), **more}, chat)
 
-    def sends_album(self, photos: Sequence[bytes], caption: str = "") -> list[int]:
-        """Send several photos as one: a message each, with one media_group_id; the words stand under the first."""
+    def sends_album(
+        self, photos: Sequence[bytes], caption: str = "", chat: int | None = None, *, under: int = 0
+    ) -> list[int]:
+        """Send several photos as one: a message each, with one media_group_id; the words stand under one, by default the first.
+
+        https://core.telegram.org/bots/api#message (`media_group_id`) and https://core.telegram.org/bots/api#sendmediagroup
+        """
         group = str(self.telegram.state.number())
-        words = [caption, *[""] * (len(photos) - 1)]
-        return [self.sends_photo(photo, each, media_group_id=group) for photo, each in zip(photos, words, strict=True)]
+        words = [caption if place == under else "" for place in range(len(photos))]
+        return [
+            self.sends_photo(photo, each, chat, media_group_id=group) for photo, each in zip(photos, words, strict=True)
+        ]
 
     def sends_document(self, content: bytes, name: str, mime: str, caption: str = "") -> int:
-        """Send any file."""
+        """Send any file. https://core.telegram.org/bots/api#document"""
         return self._send({"document": self._file(content, file_name=name, mime_type=mime), **_caption(caption)})
 
     def sends_voice(self, content: bytes, duration: int = 1) -> int:
-        """Say something."""
+        """Say something. https://core.telegram.org/bots/api#voice"""
         return self._send({"voice": self._file(content, duration=duration, mime_type="audio/ogg")})
 
-    def sends_sticker(self, emoji: str) -> int:
-        """Send a sticker."""
-        about = {"type": "regular", "width": 512, "height": 512, "is_animated": False, "is_video": False}
-        return self._send({"sticker": self._file(b"webp", **about, emoji=emoji, set_name="things")})
+    def sends_sticker(self, emoji: str, content: bytes = b"RIFF0000WEBP", *, animated: bool = False) -> int:
+        """Send a sticker. https://core.telegram.org/bots/api#sticker"""
+        about = {"type": "regular", "width": 512, "height": 512, "is_animated": animated, "is_video": False}
+        return self._send({"sticker": self._file(content, **about, emoji=emoji, set_name="things")})
+
+    def shares(self, chat: int | None = None, **what: Any) -> int:
+        """Send what has neither words nor a file: `location={...}`, `contact={...}`, `poll={...}`, `dice={...}`."""
+        return self._send(what, chat)
 
     def joins(self, chat: int) -> None:
-        """Enter a group."""
+        """Enter a group: a service message, `new_chat_members` of https://core.telegram.org/bots/api#message"""
         room = self.telegram.state.rooms[chat]
         room.members.append(self.id)
         self.telegram.said(room, self.about, {"new_chat_members": [self.about]})
 
     def blocks(self) -> None:
-        """Want to hear no more of the bot."""
+        """Want to hear no more of the bot: what it sends is answered with 403.
+
+        https://core.telegram.org/bots/api#making-requests; of blocking, https://core.telegram.org/bots/api#update (`my_chat_member`)
+        """
         self._room(None).closed = "bot was blocked by the user"
 
     def _send(
@@ -93,11 +118,17 @@ class Person:
     ) -> int:
         room = self._room(chat)
         if thread is not None:
-            message |= {"message_thread_id": thread, "is_topic_message": True}
+            # What answers to nobody in a topic answers to what made the topic: `message_thread_id`, `is_topic_message` and
+            # `reply_to_message` of https://core.telegram.org/bots/api#message
+            message |= {
+                "message_thread_id": thread,
+                "is_topic_message": True,
+                "reply_to_message": room.messages[thread],
+            }
         if reply_to is not None:
             message["reply_to_message"] = room.messages[reply_to]
-        if room.chat["type"] == "channel":
-            message["sender_chat"] = room.chat
+            if room.chat["type"] == "supergroup":  # a reply belongs to the thread of what it answers, topics or not
+                message["message_thread_id"] = room.messages[reply_to].get("message_thread_id", reply_to)
         number: int = self.telegram.said(room, self.about, message)["message_id"]
         return number
 
@@ -113,6 +144,11 @@ def kept(telegram: Telegram, content: bytes, **about: Any) -> Object:
     number = f"file-{telegram.state.number()}"
     telegram.state.files[number] = content
     return {"file_id": number, "file_unique_id": f"u-{number}", "file_size": len(content), **about}
+
+
+def _offers(message: Object, label: str) -> bool:
+    rows = message.get("reply_markup", {}).get("inline_keyboard", [])
+    return any(button["text"] == label for row in rows for button in row)
 
 
 def _caption(text: str) -> Object:
@@ -148,7 +184,10 @@ def group(telegram: Telegram, title: str, kind: str = "supergroup", *, forum: bo
 
 
 def topic(telegram: Telegram, chat: int, name: str) -> int:
-    """A topic of a forum; its number is that of the message that made it."""
+    """A topic of a forum; its number is that of the message that made it.
+
+    https://core.telegram.org/bots/api#forumtopiccreated and https://core.telegram.org/bots/api#createforumtopic
+    """
     room = telegram.state.rooms[chat]
     made = telegram.put(room, {"from": telegram.bot, "forum_topic_created": {"name": name, "icon_color": 7322096}})
     number: int = made["message_id"]
@@ -163,4 +202,5 @@ def upgrade(telegram: Telegram, chat: int) -> int:
     new = group(telegram, old.chat["title"])
     telegram.said(old, telegram.bot, {"migrate_to_chat_id": new})
     old.moved_to = new
+    telegram.said(telegram.state.rooms[new], telegram.bot, {"migrate_from_chat_id": chat})
     return new

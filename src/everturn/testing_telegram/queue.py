@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from everturn.testing_telegram.state import DAY_S, ApiError, Object, State, Waiting
@@ -33,14 +34,17 @@ class Queue:
     _poller: asyncio.Event | None = None
 
     def add(self, kind: str, what: Object) -> int | None:
-        """Something happened; its update's id, None when the bot does not want to hear of it."""
+        """Something happened; its update's id, None when the bot does not want to hear of it.
+
+        What waits is a copy: an update tells what was so when it happened, whatever becomes of the message.
+        """
         state = self.state
         wanted = kind in state.allowed if state.allowed else kind not in NOT_BY_DEFAULT
         if not wanted:
             return None
         update_id = state.next_update
         state.next_update += 1
-        state.waiting.append(Waiting({"update_id": update_id, kind: what}, self.now()))
+        state.waiting.append(Waiting({"update_id": update_id, kind: deepcopy(what)}, self.now()))
         self.notify()
         return update_id
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import email.parser
 import email.policy
-import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from email.message import EmailMessage
 from typing import Any, Self
 from urllib.parse import parse_qsl
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from everturn.testing_serving import Listening, broken_off
 from everturn.testing_telegram import people
 from everturn.testing_telegram.hooks import deliver
 from everturn.testing_telegram.methods import Given, Upload, answer
@@ -28,10 +25,6 @@ from everturn.testing_telegram.telegram import Fault, Telegram
 
 UNAUTHORIZED = ApiError(401, "Unauthorized")
 NOT_FOUND = ApiError(404, "Not Found")
-
-
-class Reset(Exception):
-    """The connection is dropped in the middle."""
 
 
 class Api:
@@ -88,12 +81,7 @@ class Api:
             case "slow":
                 await asyncio.sleep(fault.seconds)
                 return done or await self._answered(method, given)
-        return StreamingResponse(_cut(), headers={"content-length": "1000"}, media_type="application/json")
-
-
-async def _cut() -> AsyncIterator[bytes]:
-    yield b'{"ok":tr'
-    raise Reset
+        return broken_off()
 
 
 def refusal(error: ApiError) -> Response:
@@ -172,28 +160,24 @@ class Orders:
         ]
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class TelegramServer:
     """The local Telegram, listening: `async with TelegramServer() as server`. It may be closed and opened again."""
 
     def __init__(self, telegram: Telegram | None = None, port: int = 0) -> None:
         self.telegram = telegram or Telegram()
-        self.port = port
-        self._server: _Server | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._listening = Listening(port)
+        self._delivering: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._listening.port
 
     @property
     def url(self) -> str:
         """What a client takes for https://api.telegram.org."""
-        return f"http://127.0.0.1:{self.port}"
+        return self._listening.url
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -204,43 +188,23 @@ class TelegramServer:
 
     async def open(self) -> None:
         """Listen, on the same port as before."""
-        listener = socket.create_server(("127.0.0.1", self.port))
-        self.port = listener.getsockname()[1]
         api, orders = Api(self.telegram), Orders(self.telegram)
         routes = [
             *orders.routes(),
             Route("/bot{token}/{method}", api.call, methods=["GET", "POST"]),
             Route("/file/bot{token}/f/{name}", api.file),
         ]
-        config = uvicorn.Config(
-            _quiet(Starlette(routes=routes)), loop="none", lifespan="off", log_config=None, access_log=False,
-            log_level="critical", timeout_graceful_shutdown=1, timeout_keep_alive=600,
-        )  # fmt: skip
         self._closing = asyncio.Event()
-        self._server = _Server(config)
-        self._tasks = [
-            asyncio.create_task(self._server.serve(sockets=[listener])),
-            asyncio.create_task(deliver(self.telegram, self._closing)),
-        ]
+        await self._listening.open(Starlette(routes=routes))
+        self._delivering = asyncio.create_task(deliver(self.telegram, self._closing))
 
     async def close(self) -> None:
         """Nobody answers any more, as when a network is gone."""
         self._closing.set()
-        if self._server is not None:
-            self._server.should_exit = self._server.force_exit = True
-        await asyncio.gather(*self._tasks)
-        self._tasks = []
+        await self._listening.close()
+        if self._delivering is not None:
+            await self._delivering
 
     async def ended(self) -> None:
         """Wait until it is closed."""
-        await asyncio.gather(*self._tasks)
-
-
-def _quiet(app: Starlette) -> Any:
-    """A dropped connection is what was ordered: the server closes it, and need not tell."""
-
-    async def run(scope: Any, receive: Any, send: Any) -> None:
-        with suppress(Reset):
-            await app(scope, receive, send)
-
-    return run
+        await self._listening.ended()

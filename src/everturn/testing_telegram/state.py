@@ -60,6 +60,7 @@ class Hook:
 
     url: str
     secret: str = ""
+    max_connections: int = 40
     last_error: str = ""
     last_error_at: int = 0
 
@@ -79,7 +80,7 @@ class State:
     next_number: int = 1
     files: dict[str, bytes] = field(default_factory=dict)
     presses: dict[str, bool] = field(default_factory=dict)  # by the id of the query: whether it was answered
-    commands: list[Object] = field(default_factory=list)
+    commands: dict[str, list[Object]] = field(default_factory=dict)  # by scope
     hook: Hook | None = None
     revoked: bool = False
     reads_groups: bool = False  # whether the bot's privacy mode is off

@@ -14,7 +14,8 @@ from everturn.testing_telegram.queue import Queue
 from everturn.testing_telegram.state import BOT_ID, Object, Room, keep, load
 
 KINDS = ("flood", "server", "reset", "slow", "error")
-SERVICE = frozenset({"new_chat_members", "forum_topic_created", "migrate_to_chat_id"})
+POSTS = {"message": "channel_post", "edited_message": "edited_channel_post"}  # what they are called in a channel
+SERVICE = frozenset({"new_chat_members", "forum_topic_created", "migrate_to_chat_id", "migrate_from_chat_id"})
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Telegram:
         ours = (each for each in self.screen(chat_id, thread) if each.get("from", {}).get("id") == BOT_ID)
         return [words_of(each) for each in ours if not SERVICE & each.keys()]
 
-    async def until(self, true: Callable[[], object], timeout_s: float = 20.0) -> None:
+    async def until(self, true: Callable[[], object], timeout_s: float = 60.0) -> None:
         """Wait for something to be true of this world."""
         async with asyncio.timeout(timeout_s):
             while not true():
@@ -124,15 +125,20 @@ class Telegram:
         return whole
 
     def said(self, room: Room, person: Object, message: Object) -> Object:
-        """Somebody writes: it appears, and the bot hears of it if it may."""
-        whole = self.put(room, {"from": person, **message})
+        """Somebody writes: it appears, and the bot hears of it if it may.
+
+        In a channel nobody is named, only the channel: https://core.telegram.org/bots/api#message says of `from` "may be
+        empty for messages sent to channels".
+        """
+        by = {"sender_chat": room.chat} if room.chat["type"] == "channel" else {"from": person}
+        whole = self.put(room, {**by, **message})
         self.tell(room, "message", whole)
         return whole
 
     def tell(self, room: Room, kind: str, message: Object) -> None:
         """Let the bot hear of a message, unless it is one of those that a group keeps from bots."""
         if self._may_hear(room, message):
-            self.queue.add("channel_post" if room.chat["type"] == "channel" and kind == "message" else kind, message)
+            self.queue.add(POSTS[kind] if room.chat["type"] == "channel" else kind, message)
         self.changed()
 
     def changed(self) -> None:
@@ -147,7 +153,8 @@ class Telegram:
         """
         if room.chat["type"] in {"private", "channel"} or self.state.reads_groups or SERVICE & message.keys():
             return True
-        to_us = message.get("reply_to_message", {}).get("from", {}).get("id") == BOT_ID
+        replied = message.get("reply_to_message", {})
+        to_us = replied.get("from", {}).get("id") == BOT_ID and "forum_topic_created" not in replied
         name = f"@{self.bot['username']}"
         marked = marked_in(words_of(message))
         return to_us or any(

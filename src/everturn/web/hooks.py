@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Iterable
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from everturn.errors import PlatformError
+from everturn.errors import PlatformError, StoreUnavailable
 from everturn.model import Inbound
+from everturn.platform.interface import CanBeBrought
 from everturn.web.bodies import RETRY, json_response, small_body
 
 MOST_BODY = 1 << 20
-
-
-@runtime_checkable
-class Hooked(Protocol):
-    """A platform that may come to us."""
-
-    name: str
-    account: str
-
-    def admits(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request with these headers comes from it, found out in constant time."""
-        ...
-
-    async def hear(self, body: bytes) -> Inbound | None:
-        """What was said, if anything was said to us."""
-        ...
-
-    async def took(self, inbound: Inbound) -> None:
-        """It is committed."""
-        ...
 
 
 class Hooks:
     """The door for platforms. Who does not show the secret learns nothing, not even which platforms there are."""
 
     def __init__(self, platforms: Iterable[object], take: Callable[[Inbound], Awaitable[None]]) -> None:
-        self._platforms = {(each.name, each.account): each for each in platforms if isinstance(each, Hooked)}
+        self._platforms = {(each.name, each.account): each for each in platforms if isinstance(each, CanBeBrought)}
         self._take = take
 
     async def heard(self, request: Request) -> Response:
@@ -51,11 +31,14 @@ class Hooks:
             raise HTTPException(404)
         body = await small_body(request, MOST_BODY)
         try:
-            inbound = await platform.hear(body)
+            heard = await platform.hear(body)
         except PlatformError as error:
             return json_response({"error": str(error)}, 503, RETRY)
-        if inbound is not None:
-            await self._take(inbound)
+        for inbound in heard:
+            try:
+                await self._take(inbound)
+            except StoreUnavailable as error:  # it is brought again: nobody waits here in the meantime
+                return json_response({"error": str(error)}, 503, RETRY)
             await platform.took(inbound)
         return json_response({})
 

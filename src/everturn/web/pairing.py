@@ -13,14 +13,16 @@ from starlette.routing import Route
 
 from everturn.clock import Clock
 from everturn.decide import admission_words
+from everturn.decide.admission import is_person
 from everturn.decide.pairing import clean_code
 from everturn.model import Json
 from everturn.store.operations.admission import TurnedOut
 from everturn.store.operations.pairing import Outcome, Paired
 from everturn.web.answers import BadRequest
 from everturn.web.bodies import json_response, small_body
+from everturn.web.queries import whole_number
 
-LONGEST_ID = 19  # digits
+LONGEST_ID = 19  # digits, of what is said again
 TOO_MANY = 429
 
 
@@ -45,6 +47,10 @@ class PeopleDesk(Protocol):
 
     async def revoke(self, platform: str, person: str) -> list[TurnedOut]:
         """Turn somebody out at once."""
+        ...
+
+    async def knows(self, platform: str) -> bool:
+        """Whether there is such a platform, or was."""
         ...
 
 
@@ -86,8 +92,7 @@ class NotApproved(Exception):
 async def approve(desk: PeopleDesk, wanted: ApproveRequest, now: float) -> Json:
     """Let somebody in; raises NotApproved."""
     if wanted.request is not None:
-        number = wanted.request if wanted.request.isdecimal() and len(wanted.request) <= LONGEST_ID else "0"
-        paired = await desk.approve_request(int(number), owner=wanted.owner)
+        paired = await desk.approve_request(_number(wanted.request), owner=wanted.owner)
         why = admission_words.no_request(wanted.request[:LONGEST_ID])
     else:
         paired = await desk.approve_code(clean_code(wanted.code or ""), wanted.platform, owner=wanted.owner)
@@ -99,21 +104,34 @@ async def approve(desk: PeopleDesk, wanted: ApproveRequest, now: float) -> Json:
     return {"let_in": paired.person, "name": paired.name, "owner": wanted.owner}
 
 
+def _number(text: str) -> int:
+    """A request's number; for what is none, a number that no request has."""
+    try:
+        return whole_number("request", text)
+    except BadRequest:
+        return 0
+
+
 async def allow(desk: PeopleDesk, person: str, *, owner: bool) -> Json:
     """Let somebody in, named "platform:user"; raises NotApproved for a name that is none."""
-    await desk.allow(*_named(person), owner=owner)
-    return {"let_in": person, "owner": owner}
+    platform, user = named(person)
+    known = await desk.knows(platform)
+    await desk.allow(platform, user, owner=owner)
+    return {"let_in": person, "owner": owner, "platform_known": known}
 
 
 async def revoke(desk: PeopleDesk, person: str) -> Json:
     """Turn somebody out, named "platform:user"; raises NotApproved for a name that is none."""
-    ended = await desk.revoke(*_named(person))
-    return {"revoked": person, "stopped_turns": sum(each.turn is not None for each in ended)}
+    platform, user = named(person)
+    known = await desk.knows(platform)
+    ended = await desk.revoke(platform, user)
+    return {"revoked": person, "stopped_turns": sum(each.turn is not None for each in ended), "platform_known": known}
 
 
-def _named(person: str) -> tuple[str, str]:
+def named(person: str) -> tuple[str, str]:
+    """The platform and the user of "platform:user"; raises NotApproved for a name that is none."""
     platform, _, user = person.partition(":")
-    if not platform or not user or "\0" in person:
+    if not is_person(platform, user):
         raise NotApproved(400, admission_words.nobody_there(person[:100]))
     return platform, user
 

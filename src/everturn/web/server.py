@@ -11,6 +11,7 @@ from functools import partial
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.routing import Route
 
 from everturn.clock import Clock, SystemClock
 from everturn.decide.access import Place
@@ -21,6 +22,7 @@ from everturn.store.interface import Store
 from everturn.web.access import Access
 from everturn.web.app import WebApp
 from everturn.web.bodies import HANDLERS
+from everturn.web.channels import ChannelList
 from everturn.web.connection import Connection, Server
 from everturn.web.control import Control, control_routes
 from everturn.web.conversations import About, Conversations
@@ -35,6 +37,7 @@ from everturn.web.openapi.endpoint import OpenApi
 from everturn.web.ops.acting import Acting, Operator
 from everturn.web.ops.changes import Changes, Moves
 from everturn.web.ops.looking import Looking
+from everturn.web.ops.people import People, PeopleOperator
 from everturn.web.page_files import PageFiles
 from everturn.web.pairing import Pairing, PeopleDesk
 from everturn.web.room import notice_the_vanished, room_for
@@ -64,6 +67,7 @@ class Operations:
 
     operator: Operator
     moves: Moves
+    people: PeopleOperator | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,7 @@ def make_app(
     access.on_end = partial(_on_end, events, v1)
     visits = Visits(access, store, clock)
     routes = [*control_routes(control, store, chats), *Keys(store, clock, access.on_end).routes(), *visits.routes()]
-    routes += Metrics(meters or Meters(), store, events, clock).routes()
+    routes += [*Metrics(meters or Meters(), store, events, clock).routes(), *ChannelList(store, clock).routes()]
     routes += hooks.routes() if hooks is not None else []
     routes += Pairing(people, clock).routes() if people is not None else []
     if page is not None:
@@ -117,10 +121,10 @@ def make_app(
         )  # fmt: skip
         routes += [*talks.routes(), *page.files.routes(), *PageFiles().routes()]
     if operations is not None:
-        operator = operations.operator
-        looking = Looking(store=store, clock=clock, control=control, chats=chats, platforms=operator.platforms)
         changes = Changes(operations.moves, events, access, heartbeat_s)
-        routes += [*looking.routes(), *Acting(operator).routes(), *changes.routes()]
+        platforms = operations.operator.platforms
+        looking = Looking(store=store, clock=clock, control=control, chats=chats, platforms=platforms)
+        routes += [*changes.routes(), *looking.routes(), *_acting(operations, clock)]
     routes += OpenApi(routes, message_chars, programs=programs is not None).routes()
     others = Starlette(routes=routes, exception_handlers=HANDLERS)
     others.router.redirect_slashes = False
@@ -135,6 +139,12 @@ def make_app(
         others=others,
         v1=v1,
     )
+
+
+def _acting(operations: Operations, clock: Clock) -> list[Route]:
+    """What changes something. People come first: their path would fit the others' pattern, too."""
+    people = People(operations.people, clock).routes() if operations.people is not None else []
+    return [*people, *Acting(operations.operator).routes()]
 
 
 def _on_end(events: EventStreams, v1: V1 | None) -> None:

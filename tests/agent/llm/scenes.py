@@ -11,6 +11,7 @@ from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.toolbox import Place, Tool
 from everturn.clock import Clock
+from everturn.media import Media
 from everturn.model import Effect, Json, Message
 from everturn.testing import FakePlatform, World
 from everturn.testing_model import ModelServer, ScriptedModel, Seen
@@ -85,6 +86,7 @@ async def scene(
     lines: Lines | None = None,
     log: Path | None = None,
     agent_clock: Clock | None = None,
+    platform: FakePlatform | None = None,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
     """A gateway with a language model agent; `settings` are LlmSettings."""
@@ -95,8 +97,9 @@ async def scene(
             **settings,
         )
         agent = LlmAgent(chosen, [lines], agent_clock or clock, chance=lambda: 0.0)
-        platform = FakePlatform()
-        world = World(url, agent, [platform], clock)
+        platform = platform or FakePlatform()
+        media = Media(chosen.uploads) if chosen.uploads is not None else None
+        world = World(url, agent, [platform], clock, media=media)
         try:
             async with world:
                 yield Scene(world, platform, server.model, lines)

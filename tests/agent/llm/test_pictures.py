@@ -1,7 +1,10 @@
 """Pictures that were dropped into a conversation reach a model that sees, after a restart too; the transcript has their address."""
 
+from functools import partial
 from pathlib import Path
 
+from everturn.model import Attachment
+from everturn.testing import FilePlatform
 from tests.agent.llm.scenes import scene
 from tests.gateway.scenes import restarted
 
@@ -38,3 +41,22 @@ async def test_a_model_that_does_not_see_gets_the_address_only(tmp_path: Path) -
         await it.ask(WORDS)
         (sent,) = it.sent()
     assert sent[-1]["content"] == WORDS
+
+
+async def test_a_sticker_is_described_once_and_known_ever_after(tmp_path: Path) -> None:
+    webp = Attachment(kind="sticker", ref="r1", unique="u1", words="😀", family="Cats")
+    moving = Attachment(kind="sticker", ref="r2", unique="u2", words="🎉", moving=True)
+    platform = FilePlatform(contents={"r1": b"RIFF0000WEBP pixels", "r2": b"moving"})
+    url = f"sqlite:///{tmp_path / 'everturn.db'}"
+    async with scene(url, images="yes", uploads=tmp_path / "files", platform=platform) as it:
+        for chat, sticker in (("one", webp), ("two", webp), ("two", moving)):
+            before = len(platform.texts(chat))
+            platform.attach(chat, "", [sticker])
+            await platform.until(partial(lambda chat, before: len(platform.texts(chat)) > before, chat, before))
+        rows, sent = await it.transcript("two"), it.sent()
+    asked = [each for each in sent if isinstance(each[-1]["content"], list)]
+    assert len(asked) == 1
+    assert asked[0][-1]["content"][1]["image_url"]["url"].startswith("data:image/webp;base64,")
+    assert rows[0].content.startswith("[sticker 😀 from the set Cats: ")
+    assert rows[2].content == "[sticker 🎉; it moves and can not be seen]"
+    assert platform.fetches == ["r1"]

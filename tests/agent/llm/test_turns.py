@@ -1,6 +1,11 @@
 """A model in the turn: words go in, tools are used, each step is committed, an answer comes out."""
 
-from tests.agent.llm.scenes import scene
+import asyncio
+
+import pytest
+
+from everturn.testing import EditingPlatform
+from tests.agent.llm.scenes import Lines, scene
 from tests.gateway.scenes import restarted
 
 
@@ -31,6 +36,22 @@ async def test_several_calls_of_one_response_are_run_in_order(store_url: str) ->
         assert await it.ask("calls 2") == "answer to calls 2"
         assert it.lines.written == ["1", "2"]
         assert [row.content for row in await it.transcript()][1] == "I use my tools."
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_what_a_model_says_before_its_tools_stays_on_the_screen(store_url: str, dies: bool) -> None:  # noqa: FBT001
+    lines = Lines(hold=asyncio.Event())
+    async with scene(store_url, platform=EditingPlatform(), lines=lines) as it:
+        it.platform.say("one", "calls 2")
+        await it.told("I use my tools.")
+        await lines.begun.wait()
+        if dies:
+            await restarted(it.world)
+        lines.hold.set() if lines.hold else None
+        await it.told("answer to calls 2")
+        await it.platform.until(lambda: it.platform.texts("one") == ["I use my tools.\n\nanswer to calls 2"])
+        said = [row.content for row in await it.transcript() if row.role == "assistant"]
+    assert said == ["I use my tools.", "answer to calls 2"]
 
 
 async def test_a_tool_that_is_not_there_is_an_error_the_model_reads(store_url: str) -> None:

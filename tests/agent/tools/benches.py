@@ -10,6 +10,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.toolbox import Tool, Toolbox
 from everturn.clock import Clock
 from everturn.gateway.parts import Settings
+from everturn.media import Media
 from everturn.model import Message, ToolCall
 from everturn.platform.interface import Platform
 from everturn.store.interface import Store
@@ -61,10 +62,12 @@ class Bench:
         clock: Clock | None = None,
         settings: Settings = Settings(),  # noqa: B008  frozen
         platforms: Sequence[Platform] = (),
+        platform: FakePlatform | None = None,
+        media: Media | None = None,
     ) -> None:
-        self.platform = FakePlatform()
+        self.platform = platform or FakePlatform()
         address = url if isinstance(url, str) else f"sqlite:///{url / 'everturn.db'}"
-        self.world = World(address, ToolUser(self), [self.platform, *platforms], clock, settings)
+        self.world = World(address, ToolUser(self), [self.platform, *platforms], clock, settings, media=media)
         self.calls: list[ToolCall] = []
         self._tools = tools
         self._results: dict[str, list[Message]] = {}

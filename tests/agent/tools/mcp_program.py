@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
@@ -27,6 +28,13 @@ def add(a: int, b: int) -> str:
 @server.tool(annotations=ToolAnnotations(idempotent_hint=True))
 def env(name: str) -> str:
     return os.environ.get(name, "(not set)")
+
+
+@server.tool()
+def whose(ctx: Context) -> str:
+    meta: dict[str, Any] = dict(ctx.request_context.meta or {})
+    told = meta.get("everturn/turn", {})
+    return f"{told.get('user', 'nobody')} in {told.get('chat', 'nowhere')}"
 
 
 @server.tool()

@@ -83,7 +83,16 @@ def answers(port: int) -> bool:
 async def test_the_tools_of_a_program_are_used_with_its_name_in_front(tmp_path: Path) -> None:
     async with offered(tmp_path) as mcp:
         names = [tool.name for tool in await mcp.server.tools()]
-        assert names == ["test_add", "test_env", "test_fail", "test_hang", "test_die", "test_pid", "test_much"]
+        assert names == [
+            "test_add",
+            "test_env",
+            "test_whose",
+            "test_fail",
+            "test_hang",
+            "test_die",
+            "test_pid",
+            "test_much",
+        ]
         assert await mcp.use("test_add", a=2, b=3) == "5"
         assert (await mcp.use("test_fail", words="no luck")).startswith("Error: ")
         assert (await mcp.use("test_add", a="x")).startswith("Error: ")

@@ -7,6 +7,7 @@ import { bars, labelled, path, summed, ticks, wholeTicks } from '../../../src/ev
 import { total } from '../../../src/everturn/web/page/ops/figures.js';
 import { holding } from '../../../src/everturn/web/page/ops/life.js';
 import { plainId } from '../../../src/everturn/web/page/ops/lists.js';
+import { many } from '../../../src/everturn/web/page/ops/views.js';
 import { howItIs, lasting, moment, recovery, refusal, short, span, verdict } from '../../../src/everturn/web/page/ops/words.js';
 
 const NOW = 1_800_000_000;
@@ -26,6 +27,8 @@ test('one sentence says how things are', () => {
   ];
   for (const [counts, tone, words] of table) assert.deepEqual(how(counts), { tone, words });
   assert.equal(how({ dead_replies: 1 }, { trouble: 'disk full' }).words, 'The database gives trouble: disk full');
+  const away = howItIs({ now: NOW, gateway: { state: 'running' }, counts: { ...NONE, dead_replies: 1 }, platforms: [{ name: 'telegram', trouble: 'no answer' }, { name: 'api', trouble: null }] });
+  assert.deepEqual(away, { tone: 'trouble', words: 'Telegram can not be read and 1 reply was not delivered.' });
   assert.match(how({}, { state: 'stopping' }).words, /^The gateway is stopping\./);
 });
 
@@ -164,4 +167,17 @@ test('who is logged out keeps what they asked for', async () => {
   acts.begin('/act', {}, 'reply 1', SEND);
   await new Promise(setImmediate);
   assert.deepEqual([told, acts.pending('reply 1').name], [[['out', false]], 'Send again']);
+});
+
+test('a long list is read page by page, as far as it is wanted', async () => {
+  const rows = Array.from({ length: 450 }, (_, n) => n);
+  const look = async (path) => {
+    const query = new URL(path, 'http://here').searchParams;
+    const [from, limit] = [Number(query.get('after') ?? 0), Number(query.get('limit'))];
+    assert.ok(limit <= 200);
+    return { list: rows.slice(from, from + limit), next: from + limit < rows.length ? from + limit : null };
+  };
+  assert.equal((await many('/list?a=1', 'list', 50, look)).list.length, 50);
+  assert.equal((await many('/list?a=1', 'list', 400, look)).next, 400);
+  assert.deepEqual((await many('/list?a=1', 'list', 2000, look)).list, rows);
 });

@@ -22,6 +22,8 @@ from everturn.clock import Clock, SystemClock
 from everturn.decide import model_words
 from everturn.decide.conversation import arranged
 from everturn.decide.outcomes import Kind
+from everturn.decide.uploads import sees
+from everturn.errors import Spent
 from everturn.model import Message, ToolCall
 
 HISTORY_ROWS = 100_000  # the whole of it: a window that moves would change the beginning of every request
@@ -81,6 +83,19 @@ class LlmAgent:
             await turn.step(text, calls, run, extra=extra, usage=usage_of(response))
             work.steps += 1
         return Answer(model_words.too_many_steps(self._settings.max_steps), cut=True)
+
+    def sees(self, turn: TurnContext) -> bool:
+        """Whether the turn's first model is given pictures."""
+        return self._settings.uploads is not None and sees(self._asking.names(turn)[0], self._settings.images)
+
+    async def describe(self, turn: TurnContext, question: str) -> str:
+        """One request apart from the conversation; empty when it fails or a spending limit is reached."""
+        given = Given([Message(role="user", content=question)], "", ())
+        try:
+            _, response = await self._asking.once(turn, given)
+        except Spent:
+            return ""
+        return (response.text or "") if response is not None else ""
 
     async def _begin(self, turn: TurnContext) -> Work:
         toolbox = await Toolbox.of(self._sources)

@@ -12,13 +12,12 @@ from pydantic_ai.messages import BinaryContent
 
 from everturn.agent.folder import Folder
 from everturn.agent.toolbox import ToolError
-from everturn.decide.uploads import Upload, shown
+from everturn.decide.uploads import HEAD_BYTES, Upload, shown, sniffed
 from everturn.model import Message
 
 MOST = 20  # in one request
 LARGEST = 5 * 1024 * 1024  # what every provider takes
 Pictures = Mapping[Upload, BinaryContent]
-_KINDS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
 
 async def pictures_of(rows: Sequence[Message], folder: Path | None) -> Pictures:
@@ -36,13 +35,7 @@ def _read(folder: Path, named: frozenset[Upload]) -> Pictures:
             data = Folder(folder).read(each.stored, LARGEST)
         except ToolError:
             continue  # gone, or too large: its address stands in the words
-        kind = _kind(data)
-        if kind is not None:
+        kind = sniffed(data[:HEAD_BYTES])
+        if kind.startswith("image/"):
             found[each] = BinaryContent(data=data, media_type=kind)
     return found
-
-
-def _kind(data: bytes) -> str | None:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((kind for begin, kind in _KINDS if data.startswith(begin)), None)

@@ -61,6 +61,7 @@ class McpSettings:
     folder: Path = Path()
     effects: Mapping[str, Effect] = field(default_factory=dict)  # by the server's own names; `*` for all others
     approval: tuple[str, ...] = ()  # tools that a person is asked about; `*` for all
+    context: bool = False  # tell it with each call who asks and where
     trust_hints: bool = False  # believe what the server says about its own tools
     start_s: float = 20.0
     call_s: float = 120.0
@@ -224,10 +225,15 @@ class McpServer:
 
         return run
 
+    def _about(self, place: Place) -> Json:
+        """A key that is the same for every repetition; and who asks, if the owner wants the server to know."""
+        about: Json = {"everturn/key": place.key}
+        return about | ({"everturn/turn": place.told()} if self._settings.context else {})
+
     async def _call(self, tool: str, given: Json, place: Place) -> str:
         link, name = await self._linked(), self._settings.name
         try:
-            calling = link.call(tool, given, place.key, place.turn.active)
+            calling = link.call(tool, given, self._about(place), place.turn.active)
             return await within(self._clock, self._settings.call_s, calling)
         except TimeoutError:
             self._check(link)

@@ -52,15 +52,15 @@ class Link:
                 break
         return [_offer(each) for each in found]
 
-    async def call(self, name: str, given: Json, key: str, active: Callable[[], None]) -> str:
+    async def call(self, name: str, given: Json, meta: Json, active: Callable[[], None]) -> str:
         """The result of a call as a text. Raises ToolError when the tool says so, LinkLost when nobody knows."""
 
         async def moves(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
             active()
 
-        meta: Any = {"everturn/key": key}  # the same for every repetition of the call
+        about: Any = meta
         try:
-            result = await self._client.call_tool(name, given, progress_callback=moves, meta=meta)
+            result = await self._client.call_tool(name, given, progress_callback=moves, meta=about)
         except MCPError as error:
             if error.code in KEPT_ALIVE:
                 raise ToolError(error.message[:1_000]) from error

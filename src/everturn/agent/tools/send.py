@@ -1,18 +1,29 @@
-"""Sending a message: to the chat of the conversation, or to one of the chats that the owner named. Delivery does the rest."""
+"""Sending a message or a file: to the chat of the conversation, to one of the chats that the owner named, or to one of the directory
+that everybody who speaks in the turn may use. Delivery does the rest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Protocol
 
+from everturn.agent.folder import Folder, parts_of
 from everturn.agent.interface import TurnContext
-from everturn.agent.toolbox import Place, Tool, ToolError
+from everturn.agent.toolbox import File, Place, Tool, ToolError
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
+from everturn.decide.directory import kinds, plain
+from everturn.decide.outgoing import keeps_secrets, will_be_sent
 from everturn.decide.outputs import storable
+from everturn.decide.uploads import upload_at
+from everturn.errors import NoRoom, TooLarge
 from everturn.model import Effect, SessionSource
+from everturn.store.operations.directory import Directory
 
 HERE = "here"
+LISTED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +33,22 @@ class SendSettings:
     targets: Mapping[str, SessionSource] = field(default_factory=dict)
     own_chat: bool = True
     text_chars: int = 8_000
+    directory: bool = False  # whether chats of the directory may be written to, too
+    folder: Path | None = None  # whose files may be sent; None: none
+    uploads: Path | None = None  # the folder of what came with messages: it can be sent by its address
+    file_bytes: int = 20 * 1024 * 1024
+
+
+class Places(Protocol):
+    """The chats that the people of a turn may use (gateway/directory.py)."""
+
+    async def usable(self, turn: TurnContext, /) -> Directory:
+        """All of them."""
+        ...
+
+    async def find(self, turn: TurnContext, name: str, /) -> SessionSource | str:
+        """The one that is meant, or why there is none."""
+        ...
 
 
 class Sender(Protocol):
@@ -32,6 +59,20 @@ class Sender(Protocol):
         ...
 
 
+class FileSender(Protocol):
+    """Makes somebody owed a file, once for each call (gateway/sending.py)."""
+
+    async def send_file(
+        self, turn: TurnContext, call_id: str, to: SessionSource | None, file: File, words: str, /
+    ) -> bool | None:
+        """None when nobody can be reached there yet, False when only its name can be said there."""
+        ...
+
+    async def was_sent(self, turn: TurnContext, call_id: str, /) -> bool:
+        """Whether an earlier life did what this call wants."""
+        ...
+
+
 class SendMessage(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to send where."""
 
@@ -39,33 +80,133 @@ class SendMessage(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     text: Annotated[Text, says("The message.")]
 
 
-class Send:
-    """The tool `send_message`."""
+class SendFile(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which file to send where."""
 
-    def __init__(self, settings: SendSettings, sender: Sender) -> None:
+    to: Annotated[Text, says("The name of the chat.")]
+    path: Annotated[Text, says("The file: a path below the folder, or the address of one that was sent (/files/...).")]
+    text: Annotated[str, says("What stands beneath it; may be empty.")] = ""
+
+
+class ListChannels(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which chats."""
+
+    words: Annotated[str, says("Only chats whose name or address holds these words; empty for all.")] = ""
+
+
+def no_files() -> FileSender | None:
+    """Nothing sends files."""
+    return None
+
+
+def no_places() -> Places | None:
+    """There is no directory."""
+    return None
+
+
+class Send:
+    """The tools `send_message`, `send_file` and `list_channels`."""
+
+    def __init__(
+        self,
+        settings: SendSettings,
+        sender: Sender,
+        places: Callable[[], Places | None],
+        files: Callable[[], FileSender | None],
+    ) -> None:
         self._settings = settings
         self._sender = sender
+        self._files = files
+        self._places = places if settings.directory else no_places
         self._names = ([HERE] if settings.own_chat else []) + sorted(settings.targets)
 
     def tools(self) -> list[Tool]:
-        """The one tool; none when there is nobody to write to."""
-        if not self._names:
+        """None when there is nobody to write to; with the directory also what lists it."""
+        if not self._names and not self._settings.directory:
             return []
-        chats = ", ".join(self._names)
+        more = ["those that list_channels shows, by name or address"] if self._settings.directory else []
+        chats = ", ".join([*self._names, *more])
         description = f"Send a message besides your answer. Chats you may write to: {chats}."
-        return [tool(SendMessage, self._run, name="send_message", description=description, effect=Effect.IDEMPOTENT)]
+        made = [tool(SendMessage, self._run, name="send_message", description=description, effect=Effect.IDEMPOTENT)]
+        if self._settings.folder is not None:
+            says_what = f"Send a file of your folder besides your answer. Chats you may write to: {chats}."
+            made.append(
+                tool(SendFile, self._run_file, name="send_file", description=says_what, effect=Effect.IDEMPOTENT)
+            )
+        if self._settings.directory:
+            says_what = (
+                "List the chats that the person you talk with may have messages sent to. Names are what others chose."
+            )
+            made.append(tool(ListChannels, self._list, name="list_channels", description=says_what, effect=Effect.PURE))
+        return made
 
     async def _run(self, what: SendMessage, place: Place) -> str:
-        if what.to not in self._names:
-            raise ToolError(f"you may write to these chats only: {', '.join(self._names)}.")
-        if len(what.text) > self._settings.text_chars:
-            raise ToolError(f"a message has {self._settings.text_chars} characters at most.")
-        target = None if what.to == HERE and self._settings.own_chat else self._settings.targets[what.to]
+        self._check(what.text)
+        target = await self._target(what.to, place.turn)
         if not await self._sender(place.turn, place.call.id, target, storable(what.text)):
             raise ToolError(f"nobody in {what.to} has written yet, so nobody can be reached there.")
         return f"The message to {what.to} will be delivered."
 
+    async def _run_file(self, what: SendFile, place: Place) -> str:
+        name = what.path.rpartition("/")[2]
+        sender = self._files()
+        if sender is None or self._settings.folder is None:
+            raise ToolError("files can not be sent now.")
+        if await sender.was_sent(place.turn, place.call.id):  # the original may be gone by now
+            return will_be_sent(name, what.to, takes_files=True)
+        self._check(what.text)
+        target = await self._target(what.to, place.turn)
+        file = await asyncio.to_thread(self._read, what.path, self._settings.folder)
+        try:
+            takes = await sender.send_file(place.turn, place.call.id, target, file, storable(what.text))
+        except (TooLarge, NoRoom) as error:
+            raise ToolError(f"{error}.") from error
+        if takes is None:
+            raise ToolError(f"nobody in {what.to} has written yet, so nobody can be reached there.")
+        return will_be_sent(file.name, what.to, takes_files=takes)
 
-def send_tools(settings: SendSettings, sender: Sender) -> list[Tool]:
-    """The tool that sends messages."""
-    return Send(settings, sender).tools()
+    def _check(self, text: str) -> None:
+        if len(text) > self._settings.text_chars:
+            raise ToolError(f"a message has {self._settings.text_chars} characters at most.")
+
+    def _read(self, path: str, folder: Path) -> File:
+        """Below the folder, following no link; what may hold a secret is refused, whoever asks for it."""
+        upload = upload_at(path) if self._settings.uploads is not None else None
+        if upload is not None and self._settings.uploads is not None:
+            return File(upload.name, Folder(self._settings.uploads).read(upload.stored, self._settings.file_bytes))
+        parts = parts_of(path)
+        if keeps_secrets(parts):
+            raise ToolError(f"{path} may hold a secret and is not sent.")
+        return File(parts[-1] if parts else "", Folder(folder).read(path, self._settings.file_bytes))
+
+    async def _target(self, to: str, turn: TurnContext) -> SessionSource | None:
+        """Where it goes; None for the turn's own chat."""
+        if to in self._names:
+            return None if to == HERE and self._settings.own_chat else self._settings.targets[to]
+        places = self._places()
+        if places is None:
+            raise ToolError(f"you may write to these chats only: {', '.join(self._names)}.")
+        found = await places.find(turn, to)
+        if isinstance(found, str):
+            raise ToolError(found)
+        return found
+
+    async def _list(self, what: ListChannels, place: Place) -> str:
+        places = self._places()
+        known = await places.usable(place.turn) if places is not None else Directory((), {})
+        kind, words = kinds(known.channels), plain(what.words).split()
+        lines = [f"{each.label} ({each.address}, {kind(each)})" for each in known.channels]
+        lines = [f"{name} ({address}, alias)" for name, address in known.aliases.items()] + lines
+        fits = [line for line in lines if all(word in plain(line) for word in words)]
+        more = [f"and {len(fits) - LISTED} more: ask with other words."] if len(fits) > LISTED else []
+        return "\n".join([*fits[:LISTED], *more]) or "There is none."
+
+
+def send_tools(
+    settings: SendSettings,
+    sender: Sender,
+    places: Callable[[], Places | None] = no_places,
+    files: Callable[[], FileSender | None] = no_files,
+) -> list[Tool]:
+    """The tools that send messages and files."""
+    return Send(settings, sender, places, files).tools()

@@ -13,6 +13,7 @@ from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.agent.tools.children import Child, scrubbed
 from everturn.agent.tools.limits import within
 from everturn.clock import Clock
+from everturn.decide.turn_place import as_variables
 from everturn.model import Effect
 
 
@@ -109,20 +110,20 @@ class Shell:
             place.turn.active()
 
         try:
-            code = await within(self._clock, self._settings.time_s, self._code_of(what.command, said))
+            code = await within(self._clock, self._settings.time_s, self._code_of(what.command, place, said))
             ended = f"ended with code {code}"
         except TimeoutError:
             ended = f"was killed after {self._settings.time_s:g} seconds"
         return f"The command {ended}. Its output:\n{output.text()}"
 
-    async def _code_of(self, command: str, said: Callable[[bytes], None]) -> int | None:
+    async def _code_of(self, command: str, place: Place, said: Callable[[bytes], None]) -> int | None:
         """Run it to its end; who is cancelled ends it."""
         try:
             child = await Child.start(
                 ("/bin/sh", "-c", command),
                 said,
                 folder=self._settings.folder,
-                environment=self._environment,
+                environment=self._environment | as_variables(place.told()),
                 errors="&1",
             )
         except (OSError, ValueError) as error:

@@ -8,35 +8,61 @@ offset would make it forget messages that nobody has seen.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
+import math
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 import structlog
-from telegram import Bot, BotCommand
+from msgspec.structs import replace
+from telegram import (
+    Bot,
+    BotCommand,
+    BotCommandScope,
+    BotCommandScopeAllPrivateChats,
+    BotCommandScopeChat,
+    BotCommandScopeDefault,
+)
 
 from everturn.clock import Clock
-from everturn.decide.commands import REGISTRY
+from everturn.decide.albums import undecided, whole
+from everturn.decide.busy import ALBUM_S
+from everturn.decide.commands import Declared
+from everturn.decide.edits import folded
 from everturn.decide.reconnecting import pause_s
+from everturn.decide.rights import NO_RIGHTS, Rights, menu
 from everturn.errors import PlatformError, TryLater
-from everturn.model import Inbound
+from everturn.model import Inbound, SessionSource
 from everturn.platform.interface import Contact
+from everturn.platform.telegram.albums import Albums
 from everturn.platform.telegram.calls import Requests, done
+from everturn.platform.telegram.changes import Changes
 from everturn.platform.telegram.reading import NAME, Reader
-from everturn.platform.telegram.wire import WANTED, Update, read_answer, read_batch, read_number, read_update
+from everturn.platform.telegram.wire import (
+    STRANGE,
+    WANTED,
+    Update,
+    only_words,
+    read_answer,
+    read_batch,
+    read_number,
+    read_update,
+)
 from everturn.platform.telegram.writing import Writer, at_best
 
 log = structlog.get_logger()
-T = TypeVar("T")
 SPARE_S = 10.0
 STRANGE_S = 10.0
 HOOK_CHECKED_S = 60.0
+ALBUM_CHECKED_S = ALBUM_S / 4
+# Telegram keeps no order between connections, and we can not restore it: who answers 200 does not know what is still to come.
+HOOK_CONNECTIONS = 1
 SECRET_HEADER = b"x-telegram-bot-api-secret-token"
 
 
@@ -49,6 +75,7 @@ class TelegramSettings:
     hook_url: str = ""  # where Telegram finds us; empty: we poll
     listening: bool = False
     poll_s: float = 30.0
+    rights: Rights = NO_RIGHTS  # who is offered which commands
 
 
 class TelegramPlatform(Writer):
@@ -64,6 +91,11 @@ class TelegramPlatform(Writer):
         self._clock = clock
         self._requests = Requests()
         self._reader: Reader | None = None
+        self._albums, self._changes = Albums(), Changes()  # that are brought
+        self._failures = 0  # in a row
+        self._beside: set[asyncio.Task[None]] = set()  # what reading does not wait for
+        self._menus = menus(settings.rights)  # those that Telegram does not have yet
+        self._menus_at = 0.0
         base = settings.api_url.rstrip("/")
         super().__init__(
             Bot(
@@ -79,33 +111,42 @@ class TelegramPlatform(Writer):
 
     async def inbound(self, after: str | None) -> AsyncGenerator[Inbound, None]:  # noqa: ARG002  Telegram keeps the place itself
         """What people say, for ever; with a webhook it yields nothing, and keeps the webhook in place."""
-        failures = 0
         while True:
             try:
                 reader = await self._introduced()
-                reading = self._watch_hook() if self._settings.hook_url else self._poll(reader)
+                reading = self._watch_hook(reader) if self._settings.hook_url else self._poll(reader)
                 async for each in reading:
-                    failures = 0
                     yield each
             except PlatformError as error:
-                failures += 1
-                self.contact = Contact(self.contact.received_at, str(error))
+                self._failures += 1
+                self.contact = self.contact.with_trouble(str(error))
                 asked_s = error.delay_s if isinstance(error, TryLater) else 0.0
-                wait_s = pause_s(failures, random.random(), asked_s)  # noqa: S311  not a secret
+                wait_s = pause_s(self._failures, random.random(), asked_s)  # noqa: S311  not a secret
                 log.warning("telegram is not readable", error=str(error), again_in_s=round(wait_s, 1))
                 await self._clock.sleep(wait_s)
 
     async def _poll(self, reader: Reader) -> AsyncIterator[Inbound]:
+        """Batch by batch. A photo that is for us only if another one of its album names us is not acknowledged before that
+        one had time to come: Telegram keeps it meanwhile, and nobody else does. What follows it does not wait.
+        """
         acknowledge: int | None = None
+        since: dict[int, float] = {}  # updates that are not decided
+        passed_on: set[int] = set()  # those after them, which come again with the next batch
         while True:
             batch = await self._batch(acknowledge)
-            acknowledge = max(batch, default=-1) + 1 or None
-            for _, raw in sorted(batch.items()):  # whatever their order on the way
-                update = _understood(raw)
-                inbound = reader.read(update) if update else None
-                if inbound is not None:
-                    yield inbound
-                    await self.took(inbound)
+            for moved in self._moves(reader):
+                yield moved
+            heard = _heard(reader, {number: raw for number, raw in batch.items() if number not in passed_on})
+            for inbound in heard.values():
+                yield inbound
+                await self.took(inbound)
+            now = self._clock.monotonic()
+            seen = {number: since.get(number, now) for number in undecided(heard)}
+            since = {number: at for number, at in seen.items() if now - at < ALBUM_S}
+            passed_on = set(batch) - set(since) if since else set()
+            acknowledge = min(since, default=max(batch, default=-1) + 1) or None
+            if since:
+                await self._clock.sleep(ALBUM_CHECKED_S)
 
     async def _batch(self, offset: int | None) -> dict[int, msgspec.Raw]:
         query = {"timeout": int(self._settings.poll_s), "allowed_updates": json.dumps(WANTED)}
@@ -116,28 +157,52 @@ class TelegramPlatform(Writer):
         )
         try:
             batch = {read_number(raw).update_id: raw for raw in read_batch(read_answer(payload).result)}
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except STRANGE as error:
             raise TryLater(f"what came instead of updates is not understood: {error}", STRANGE_S) from None
         self._received()
         return batch
 
-    async def _watch_hook(self) -> AsyncIterator[Inbound]:
-        """Tell Telegram where we are, and look now and then whether it still knows and reaches us."""
-        url = self._settings.hook_url
-        nothing: tuple[Inbound, ...] = ()  # what is said comes through the door
+    async def _watch_hook(self, reader: Reader) -> AsyncIterator[Inbound]:
+        """Tell Telegram where we are, and look now and then whether it still knows and reaches us.
+
+        It is told once at least, whatever it says that it knows: it does not say with which secret it comes.
+        """
+        await self._set_hook()
         while True:
             told = await done(self._bot.get_webhook_info())
-            if told.url != url:
-                await done(self._bot.set_webhook(url, secret_token=self.secret, allowed_updates=WANTED))
+            if told.url != self._settings.hook_url:
+                await self._set_hook()
             elif told.last_error_message and told.pending_update_count:
-                self.contact = Contact(
-                    self.contact.received_at, f"Telegram can not reach us: {told.last_error_message}"
-                )
+                await self._unreached(told.last_error_message)
             else:
-                self._received()
-            for each in nothing:
-                yield each
+                self._well()
+            for moved in self._moves(reader):  # what is said comes through the door
+                yield moved
+            self._albums.forget(self._clock.monotonic())
+            self._changes.forget(self._clock.monotonic())
             await self._clock.sleep(HOOK_CHECKED_S)
+
+    async def _set_hook(self) -> None:
+        """What waits is never dropped by it."""
+        await done(
+            self._bot.set_webhook(
+                self._settings.hook_url,
+                secret_token=self.secret,
+                allowed_updates=WANTED,
+                max_connections=HOOK_CONNECTIONS,
+            )
+        )
+
+    async def _unreached(self, why: str) -> None:
+        """Telegram comes and does not get in. A 404 is what our own door says to who shows another secret."""
+        self.contact = self.contact.with_trouble(f"Telegram can not reach us: {why}")
+        if "404" in why:
+            await self._set_hook()
+
+    def _moves(self, reader: Reader) -> list[Inbound]:
+        """Groups that became supergroups while nobody was told: Telegram said so when we wrote there."""
+        untold, self._untold = self._untold, []
+        return [reader.moved(was, str(self._moved[was])) for was in untold]
 
     async def _introduced(self) -> Reader:
         """Who we are there; a webhook that is in the way of polling is removed, and what waits behind it is kept."""
@@ -145,16 +210,46 @@ class TelegramPlatform(Writer):
             me = await done(self._bot.get_me())
             if not self._settings.hook_url:
                 await done(self._bot.delete_webhook(drop_pending_updates=False))
-            await at_best(self._bot.set_my_commands(menu()))
             self._reader = Reader(self.account, me.username or "", self._settings.listening)
             log.info("telegram", bot=f"@{me.username}", reads_groups=bool(me.can_read_all_group_messages))
         return self._reader
 
     def _received(self) -> None:
-        self.contact = Contact(self._clock.now())
+        """We asked, and were answered: that alone proves that we receive."""
+        self.contact = self.contact.answered(self._clock.now())
+        self._well()
+
+    def _well(self) -> None:
+        """Nothing is wrong, as far as Telegram tells."""
+        self.contact = self.contact.with_trouble(None)
+        self._failures = 0
+        if self._menus and self._clock.now() >= self._menus_at:
+            self._menus_at = math.inf  # one at a time
+            self._aside(self._offer_menus())
+
+    async def _offer_menus(self) -> None:
+        """The commands, beside the field in which people write; what Telegram puts off is offered after a later read."""
+        while self._menus:
+            scope, commands = self._menus[0]
+            try:
+                await done(self._bot.set_my_commands(commands, scope=scope))
+            except TryLater as error:
+                self._menus_at = self._clock.now() + error.delay_s
+                return
+            except PlatformError as error:  # somebody who never wrote has no menu
+                log.info("telegram did not take a menu", error=str(error))
+            self._menus = self._menus[1:]
+
+    def _aside(self, call: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(call)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
 
     async def close_connections(self) -> None:
-        """End them."""
+        """End them, and what is done beside the reading."""
+        for task in self._beside:
+            task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
         await self._requests.shutdown()
 
     # -- a webhook -----------------------------------------------------------------------------------------------------
@@ -169,28 +264,66 @@ class TelegramPlatform(Writer):
         given = headers.get(SECRET_HEADER, b"")
         return bool(self._settings.hook_url) and hmac.compare_digest(given, self.secret.encode())
 
-    async def hear(self, body: bytes) -> Inbound | None:
-        """What was posted to us. Raises PlatformError while we do not know yet who we are."""
+    async def hear(self, body: bytes) -> list[Inbound]:
+        """What was posted to us, with what it makes ours of its album, and with what it changes if that is not stored yet.
+        Raises PlatformError while we do not know yet who we are.
+        """
         reader = await self._introduced()
-        self._received()
+        self.contact = Contact(self._clock.now())  # nothing came before it: we were not spoken to, or not reached
+        self._well()
         update = _understood(body)
-        return reader.read(update) if update else None
+        inbound = reader.read(update) if update else None
+        now = self._clock.monotonic()
+        return self._changes.heard(self._albums.heard(inbound, now), now) if inbound else []
 
     async def took(self, inbound: Inbound) -> None:
-        """It is committed: who pressed a button is told, so that it stops turning."""
+        """It is committed: who pressed a button is told, so that it stops turning. The next message does not wait for that."""
+        self._albums.took(inbound)
+        self._changes.took(inbound)
         if inbound.id.startswith("press-"):
-            await at_best(self._bot.answer_callback_query(inbound.id.removeprefix("press-")))
+            self._aside(self._answer_press(inbound.id.removeprefix("press-")))
+
+    async def _answer_press(self, query: str) -> None:
+        await at_best(self._bot.answer_callback_query(query))
 
 
-def menu() -> list[BotCommand]:
-    """The registry's commands as Telegram lists them beside the field in which people write."""
-    return [BotCommand(each.name.replace("-", "_"), each.line[:256]) for each in REGISTRY]
+def menus(rights: Rights) -> list[tuple[BotCommandScope, list[BotCommand]]]:
+    """The registry's commands as Telegram lists them beside the field in which people write: what everybody may use in
+    direct chats and in groups, and what owners and admins may in their own.
+    """
+    direct = SessionSource(platform=NAME)
+    own = {each.removeprefix(f"{NAME}:") for each in rights.owners if each.startswith(f"{NAME}:")}
+    own |= set(rights.scope(direct).admins)
+    found: list[tuple[BotCommandScope, SessionSource]] = [
+        (BotCommandScopeDefault(), replace(direct, chat_type="group")),
+        (BotCommandScopeAllPrivateChats(), direct),
+    ]
+    found += [
+        (BotCommandScopeChat(int(each)), replace(direct, user_id=each)) for each in sorted(own) if each.isdecimal()
+    ]
+    return [(scope, [_command(each) for each in menu(rights, source)]) for scope, source in found]
+
+
+def _command(declared: Declared) -> BotCommand:
+    return BotCommand(declared.name.replace("-", "_"), declared.line[:256])
+
+
+def _heard(reader: Reader, batch: Mapping[int, msgspec.Raw]) -> dict[int, Inbound]:
+    """What a batch says to us, in the order of its numbers, whatever their order on the way."""
+    read = [(number, update) for number, raw in sorted(batch.items()) if (update := _understood(raw))]
+    found = {number: heard for number, update in read if (heard := reader.read(update))}
+    return dict(zip(found, whole(folded(list(found.values()))), strict=True))
 
 
 def _understood(raw: bytes | msgspec.Raw) -> Update | None:
-    """The update; None, with a line in the log, for one that no reading fits: it must not hold up the others."""
+    """The update, or of a strange one its words, with a line in the log; None for one that no reading fits: it must not
+    hold up the others.
+    """
     try:
         return read_update(raw)
-    except msgspec.DecodeError as error:
+    except STRANGE as error:
         log.warning("an update of telegram is not understood", error=str(error))
+    try:
+        return only_words(raw)
+    except STRANGE:
         return None

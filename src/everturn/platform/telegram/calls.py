@@ -10,13 +10,12 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 import httpx
-import msgspec
 from telegram.error import TelegramError
 from telegram.request import HTTPXRequest
 
 from everturn.decide.telegram_errors import error_of
 from everturn.errors import OutcomeUnknown, PlatformError, TryLater
-from everturn.platform.telegram.wire import Answer, read_answer
+from everturn.platform.telegram.wire import STRANGE, Answer, read_answer
 
 T = TypeVar("T")
 CONNECTIONS = 16
@@ -40,9 +39,17 @@ class Requests(HTTPXRequest):
             pool_timeout=READ_S,
             media_write_timeout=UPLOAD_S,
         )
+        self._closed = False
+
+    async def shutdown(self) -> None:
+        """End the connections: nothing leaves any more."""
+        self._closed = True
+        await super().shutdown()
 
     async def do_request(self, *args: Any, **named: Any) -> tuple[int, bytes]:
         """Make a request. Raises PlatformError."""
+        if self._closed:
+            raise TryLater("the connections to Telegram are closed", UNREACHABLE_S)
         try:
             code, payload = await super().do_request(*args, **named)
         except TelegramError as error:
@@ -62,6 +69,13 @@ async def done(call: Awaitable[T]) -> T:
         if isinstance(error.__cause__, PlatformError):
             raise error.__cause__ from None
         raise OutcomeUnknown(f"Telegram answered what is not understood: {type(error).__name__}") from None
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+    ) as error:  # the library reads the answer after all is done
+        raise OutcomeUnknown(f"Telegram answered what is not understood: {type(error).__name__}") from error
 
 
 def _unanswered(cause: BaseException | None) -> PlatformError:
@@ -74,5 +88,5 @@ def _unanswered(cause: BaseException | None) -> PlatformError:
 def _answer(payload: bytes) -> Answer:
     try:
         return read_answer(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except STRANGE:
         return Answer()  # from something between us and Telegram

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from everturn.decide.addressed import addressed
+from everturn.decide.attachments import stands_for
+from everturn.decide.commands import parse_command
+from everturn.decide.quoting import in_reply
 from everturn.model import Attachment, Heard, Inbound, SessionSource
-from everturn.platform.telegram.wire import File, Message, Press, Update, User
+from everturn.platform.telegram.wire import File, Location, Message, Press, Update, User
 
 TYPES = {"private": "dm", "group": "group", "supergroup": "group", "channel": "channel"}
 NAME = "telegram"
+UNREAD = ("story", "game", "invoice", "checklist", "paid_media", "giveaway")  # kinds of which no more is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,31 +31,52 @@ class Reader:
             return self._press(update.callback_query)
         edited = update.edited_message or update.edited_channel_post
         message = update.message or update.channel_post or edited
+        if message is not None and (message.migrate_to_chat_id or message.migrate_from_chat_id):
+            was, now = message.migrate_from_chat_id or message.chat.id, message.migrate_to_chat_id or message.chat.id
+            return self.moved(str(was), str(now))
         if message is None or message.is_automatic_forward or (by_bot(message) and message.sender_chat is None):
             return None
-        return self._message(message, f"edit-{update.update_id}" if edited else None)
+        return self._message(message, update.update_id if edited else None)
 
-    def _message(self, message: Message, edit: str | None) -> Inbound | None:
+    def moved(self, was: str, now: str) -> Inbound:
+        """A group became a supergroup, with another number."""
+        source = SessionSource(platform=NAME, account=self.account, chat_id=now, chat_type="group")
+        return Inbound(id=f"moved-{was}", source=source, text="", what=Heard.MOVED, of=was)
+
+    def _message(self, message: Message, edit: int | None) -> Inbound | None:
         files = tuple(_attachments(message))
-        said = addressed(
+        said = self._said(message, listening=self.listening, edited=edit is not None)
+        only_with_album = said is None and message.media_group_id is not None
+        if only_with_album:
+            said = self._said(message, listening=True)
+        text = said
+        if said is not None and not said.strip():  # nothing but our name is said by somebody who calls us
+            text = stands_for(files) or ("" if edit is not None else _named(message)) or message.text.strip()
+        text = self._in_reply(text, message) if text else None
+        if not text:
+            return None  # not for us, or nothing that was said: somebody joined, a place that moves
+        number = f"{message.message_id}@{message.chat.id}"
+        return Inbound(
+            id=f"{number}#edit-{edit}" if edit is not None else number,
+            source=self._source(message, message.sender),
+            text=text,
+            what=Heard.EDITED if edit is not None else Heard.SAID,
+            of=number if edit is not None else None,
+            edition=edit,  # the numbers of updates grow
+            attachments=(*files, *_answered_files(message, text)),
+            said_at=message.edit_date if edit is not None and message.edit_date else message.date or None,
+            album=message.media_group_id,
+            only_with_album=only_with_album,
+        )
+
+    def _said(self, message: Message, *, listening: bool, edited: bool = False) -> str | None:
+        return addressed(
             message.text or message.caption,
             self.name,
             direct=message.chat.type == "private",
             reply_to_us=self._to_us(message),
-            listening=self.listening,
-        )
-        text = said if said is None or said.strip() else " ".join(_stands_for(each) for each in files)
-        if not text:
-            return None  # not for us, or nothing that can be read: somebody joined, a dice was thrown
-        number = f"{message.message_id}@{message.chat.id}"
-        return Inbound(
-            id=f"{number}#{edit}" if edit else number,
-            source=self._source(message, message.sender),
-            text=text,
-            what=Heard.EDITED if edit else Heard.SAID,
-            of=number if edit else None,
-            attachments=files,
-            said_at=message.edit_date if edit and message.edit_date else message.date or None,
+            listening=listening,
+            edited=edited,
         )
 
     def _press(self, press: Press) -> Inbound | None:
@@ -62,6 +87,7 @@ class Reader:
 
     def _source(self, message: Message, sender: User | None) -> SessionSource:
         chat, direct = message.chat, message.chat.type == "private"
+        made = message.reply_to_message.forum_topic_created if message.reply_to_message else None
         whole = message.sender_chat if sender is message.sender else None  # a channel, or an admin who stays unnamed
         who = whole.id if whole else sender.id if sender else None
         name = whole.title if whole else _name(sender)
@@ -75,12 +101,37 @@ class Reader:
             user_id=None if who is None else str(who),
             user_name=name or None,
             chat_name=None if direct else chat.title or None,
+            chat_topic=(made.name or None) if made and message.is_topic_message else None,
             message_id=str(message.message_id),
         )
 
     def _to_us(self, message: Message) -> bool:
-        replied = message.reply_to_message
+        replied = _replied(message)
         return replied is not None and replied.sender is not None and str(replied.sender.id) == self.account
+
+    def _in_reply(self, text: str, message: Message) -> str:
+        """What it answers is told with it; of a long message the part that was chosen."""
+        replied = _replied(message)
+        chosen = message.quote.text if message.quote else ""
+        if replied is None:  # something in another chat
+            return in_reply(text, chosen, "")
+        whole = replied.sender_chat
+        author = None if self._to_us(message) else whole.title if whole else _name(replied.sender)
+        words = chosen or replied.text or replied.caption or stands_for(tuple(_attachments(replied)))
+        return in_reply(text, words, author)
+
+
+def _replied(message: Message) -> Message | None:
+    """What it answers; in a topic, where one answers to nobody, Telegram names what made the topic."""
+    replied = message.reply_to_message
+    return None if replied is None or replied.forum_topic_created is not None else replied
+
+
+def _answered_files(message: Message, text: str) -> Iterator[Attachment]:
+    """Who asks beneath a picture means the picture; a command means none."""
+    replied = _replied(message)
+    if replied is not None and parse_command(text) is None:
+        yield from _attachments(replied)
 
 
 def by_bot(message: Message) -> bool:
@@ -90,6 +141,27 @@ def by_bot(message: Message) -> bool:
 
 def _name(user: User | None) -> str:
     return f"{user.first_name} {user.last_name}".strip() or user.username if user else ""
+
+
+def _named(message: Message) -> str:
+    """What is neither words nor a file, in words, so that who sent it is answered; nothing for what only happened."""
+    if message.venue:
+        return f"[venue: {message.venue.title}, {message.venue.address}, {_place(message.venue.location)}]"
+    if message.location:
+        return f"[location: {_place(message.location)}]"
+    if message.contact:
+        name = f"{message.contact.first_name} {message.contact.last_name}".strip()
+        return f"[contact: {name}, {message.contact.phone_number}]"
+    if message.poll:
+        return f"[poll: {message.poll.question} ({' / '.join(each.text for each in message.poll.options)})]"
+    if message.dice:
+        return f"[dice: {message.dice.emoji} {message.dice.value}]"
+    other = next((kind for kind in UNREAD if getattr(message, kind) is not None), "")
+    return f"[{other.replace('_', ' ')}]" if other else ""
+
+
+def _place(location: Location) -> str:
+    return f"{location.latitude}, {location.longitude}"
 
 
 def _attachments(message: Message) -> Iterator[Attachment]:
@@ -115,10 +187,8 @@ def _attachment(kind: str, file: File, mime: str) -> Attachment:
         mime=file.mime_type or mime,
         size=file.file_size,
         words=file.emoji,
+        seconds=file.duration,
+        unique=file.file_unique_id,
+        family=file.set_name or "",
+        moving=file.is_animated or file.is_video,
     )
-
-
-def _stands_for(attachment: Attachment) -> str:
-    """What is said by a message that is nothing but a file."""
-    what = attachment.words or attachment.name
-    return f"[{attachment.kind}: {what}]" if what else f"[{attachment.kind}]"

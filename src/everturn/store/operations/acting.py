@@ -15,7 +15,7 @@ from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.boundaries import acknowledge_tail, end_open_turn, release
 from everturn.store.operations.command_sessions import bring_back, reset_session
 from everturn.store.operations.entries import lock_entry
-from everturn.store.operations.outbox import SCRUBBED
+from everturn.store.operations.outbox import MARK_SENT, SCRUBBED, SEND_AGAIN
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.set_aside import why_turn_was_set_aside
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
@@ -27,16 +27,11 @@ KEEP = (
     "INSERT INTO action (id, action, target, who, key, said, stopped, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
     " ON CONFLICT (id) DO NOTHING"
 )
-SEND_AGAIN = (
-    "UPDATE outbox SET state='owed', ended_at=NULL, dead_at=NULL, due_at=$2, attempts=0, error=NULL, instance=NULL,"
-    " valid_until=NULL, marked=CASE state WHEN 'doubtful' THEN 1 ELSE marked END WHERE id=$1"
-)
 # What was in doubt may be out: if somebody sends it again after all, it says so.
 DROP_REPLY = (
     f"UPDATE outbox SET state='dead', ended_at=coalesce(ended_at, $2), dead_at=NULL, instance=NULL, {SCRUBBED},"
     " error=coalesce(error, 'dropped by an operator'), marked=CASE state WHEN 'doubtful' THEN 1 ELSE marked END WHERE id=$1"
 )
-MARK_SENT = f"UPDATE outbox SET state='sent', ended_at=$2, error=NULL, {SCRUBBED} WHERE id=$1"
 PUT_AWAY = (
     "UPDATE inbox SET dead_at=NULL, body=CASE WHEN ended_at<$2 THEN '' ELSE body END,"
     " brought=CASE WHEN ended_at<$2 THEN NULL ELSE brought END WHERE id=$1"

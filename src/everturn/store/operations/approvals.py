@@ -14,7 +14,7 @@ from everturn.model import Event, SessionEntry, ToolCall
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.boundaries import release
 from everturn.store.operations.bubbles import set_aside
-from everturn.store.operations.entries import lock_entry
+from everturn.store.operations.entries import lock_entry, source_of
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, owe, report, tell
 from everturn.store.operations.turn_values import Begun
 from everturn.store.operations.turns import begin_effect
@@ -28,6 +28,8 @@ ALLOW = (
     "INSERT INTO allowance (agent, tool, scope, granted_by, at) VALUES ($1, $2, $3, $4, $5)"
     " ON CONFLICT (agent, tool, scope) DO NOTHING"
 )
+
+AUTHORS = "SELECT source FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2 ORDER BY place, id"
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +127,15 @@ def _asked_before(begun: Begun, asking: Asking) -> Op[Permission]:
 
 
 def _is_allowed(begun: Begun, tool: str) -> Op[bool]:
-    for scope in remembered(begun.session_id, begun.key, person_of(begun.source)):
+    """Whether everybody whose words the turn answers has a yes that is remembered: nobody acts with another's."""
+    for person in (yield from _authors(begun)):
+        if not (yield from _has_yes(begun, tool, person)):
+            return False
+    return True
+
+
+def _has_yes(begun: Begun, tool: str, person: str | None) -> Op[bool]:
+    for scope in remembered(begun.session_id, begun.key, person):
         found = yield sql(
             "SELECT 1 FROM allowance WHERE agent=$1 AND tool=$2 AND scope=$3", agent_of(begun.key), tool, scope
         )
@@ -134,13 +144,20 @@ def _is_allowed(begun: Begun, tool: str) -> Op[bool]:
     return False
 
 
+def _authors(begun: Begun) -> Op[list[str | None]]:
+    """Whose words are part of the turn by its rows, who began it first."""
+    rows = yield sql(AUTHORS, begun.key, begun.turn)
+    sources = [source_of(row[0]) or begun.source for row in rows] or [begun.source]
+    return list(dict.fromkeys(person_of(source) for source in sources))
+
+
 def _ask(entry: SessionEntry, begun: Begun, call: ToolCall, asking: Asking) -> Op[Permission]:
     """The question, the obligation to deliver it, and the turn that waits: one transaction, and nothing is held."""
     expires_at = asking.at + asking.expires_s
     text = approval_words.question(call.name, call.ask or "", asking.id, asking.expires_s, approvers=asking.approvers)
     yield sql(
         ADD, asking.id, begun.key, begun.session_id, begun.turn, call.id, call.name, call.ask or "",
-        person_of(begun.source), asking.at, expires_at,
+        (yield from _authors(begun))[0], asking.at, expires_at,
     )  # fmt: skip
     yield from _let_wait(entry, begun, asking.at)
     if asking.delivery.streams:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import cast
 
 from msgspec.structs import replace
 
 from everturn.decide import approval_words
-from everturn.decide.approvals import closes
-from everturn.decide.busy import NEW_WORDS, BusyMode, burst, quiet_at
+from everturn.decide.approvals import closes, person_of
+from everturn.decide.busy import ALBUM_S, NEW_WORDS, BusyMode, burst, quiet_at
 from everturn.decide.keys import Isolation
 from everturn.decide.names import author_of
 from everturn.decide.notes import Note, choose_note
 from everturn.decide.recovery import is_suspect, resumes_by_itself
 from everturn.decide.session import Reset, Resume, choose
-from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, Suspended
+from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, Settled, Suspended
 from everturn.store.interface import Op, Row, Rows, sql
-from everturn.store.operations.admission import turn_out_denied
+from everturn.store.operations.admission import REVOKED, turn_out_denied
+from everturn.store.operations.attachments import attachments_of, settled_of
 from everturn.store.operations.boundaries import FIRST_WORDS, open_session, pair_calls, reset_entry
 from everturn.store.operations.bringing import bring, brought_of
 from everturn.store.operations.entries import lock_entry, source_of, write_source
@@ -33,7 +34,7 @@ from everturn.store.operations.questions import (
 from everturn.store.operations.taking_over import take_over, undone, waiting_over
 from everturn.store.operations.telling import Fact, append_events, events_of, fact
 from everturn.store.operations.transcripts import open_tail, written
-from everturn.store.operations.turn_values import Begun, Later, NotYet, Start, Waiting, Waits
+from everturn.store.operations.turn_values import Begun, Carried, Later, NotYet, Start, Waiting, Waits
 
 ADD_TURN = (
     "INSERT INTO turn (id, key, session_id, state, attempt, instance, note, started_at, attempt_at, first_seq)"
@@ -43,11 +44,16 @@ TAKE_KEY = (
     "UPDATE entry SET holder=$2, turn=$3, fence=$4, seq=$5, active_at=$6, event_seq=$7, origin=$8, waiting=waiting-$9"
     " WHERE key=$1"
 )
+CARRIES = "id, body, source, accepted_at, kind, busy, brought, attachments, album"
 WAITING = (
-    "SELECT id, body, source, accepted_at, kind, busy, brought FROM inbox"
+    f"SELECT {CARRIES} FROM inbox"
     " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND held IS NULL ORDER BY place LIMIT $2"
 )
 TOGETHER = 100
+TOLD = (
+    "SELECT 1 FROM outbox o JOIN turn t ON t.id=o.id"
+    f" WHERE o.key=$1 AND o.ended_at IS NULL AND t.why='{REVOKED}' AND t.ended_at=$2"
+)
 CLAIM_MESSAGE = "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'"
 
 
@@ -62,7 +68,7 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | Waits | Later | No
         return (yield from _as_begun(entry, start)) if ours else None  # our own commit, of which we had not heard
     if not start.suspects and suspected(entry, start):
         return NotYet(key)
-    entry = yield from turn_out_denied(entry, start.admission, start.at)
+    was, entry = entry.turn, (yield from turn_out_denied(entry, start.admission, start.at))
     question = (yield from question_of(entry.turn)) if entry.turn is not None else None
     if question is not None or (entry.turn is not None and (yield from _goes_on_by_itself(entry, start))):
         busy = (yield from waiting_over(key)) if entry.waiting else None
@@ -76,8 +82,19 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | Waits | Later | No
     waiting = [_waiting(row, entry) for row in (yield from _messages_in_front(key))]
     if not waiting or (isinstance(entry.state, Suspended) and (yield from _held(entry))):
         return None
-    together = _together(key, waiting, start)
-    return together if isinstance(together, Later) else (yield from start_turn(entry, together, start, facts))
+    return (yield from _begin(entry, waiting, start, facts, instead=was is not None))
+
+
+def _begin(
+    entry: SessionEntry, waiting: list[Waiting], start: Start, facts: list[Fact], *, instead: bool
+) -> Op[Begun | Later]:
+    """Begin with those in front. `instead` of a turn that was there before: who shared it may be owed a notice."""
+    together = _together(entry.key, waiting, start)
+    if isinstance(together, Later):
+        return together
+    begun = yield from start_turn(entry, together, start, facts)
+    told = begun.spoke or (instead and bool((yield sql(TOLD, entry.key, start.at))))
+    return replace(begun, spoke=told)
 
 
 def _messages_in_front(key: str) -> Op[Rows]:
@@ -89,18 +106,25 @@ def _messages_in_front(key: str) -> Op[Rows]:
 def _waiting(row: Row, entry: SessionEntry) -> Waiting:
     number, text, raw, accepted_at, _, busy = row[:6]
     source = source_of(raw) or entry.origin or SessionSource(platform="")
-    brought = brought_of(row[6]).rows if len(row) > 6 and row[6] else ()
-    return Waiting(number, text, source, raw, accepted_at, busy=busy, brought=brought)
+    brought = brought_of(row[6]).rows if row[6] else ()
+    files = attachments_of(row[7])
+    return Waiting(number, text, source, raw, accepted_at, busy=busy, brought=brought, attachments=files, album=row[8])
 
 
 def _together(key: str, waiting: list[Waiting], start: Start) -> list[Waiting] | Later:
     """Those in front that begin one turn: what was collected, once it is quiet, or a burst of one author."""
     collected = list(takewhile(lambda each: each.busy == BusyMode.COLLECT, waiting))
-    if not collected:
-        times = [((each.source.user_id, each.source.user_id_alt), each.accepted_at) for each in waiting]
-        return waiting[: burst(times, start.burst_s)]
-    quiet = quiet_at([each.accepted_at for each in collected], start.collect_s)
-    return Later(key, quiet) if start.at < quiet else collected
+    if collected:
+        quiet = quiet_at([each.accepted_at for each in collected], start.collect_s)
+        return Later(key, quiet) if start.at < quiet else collected
+    # An album is one message, though somebody else may have spoken between its parts.
+    album = [each for each in waiting if each.album is not None and each.album == waiting[0].album]
+    if album:
+        quiet = quiet_at([each.accepted_at for each in album], ALBUM_S)
+        return Later(key, quiet) if start.at < quiet <= start.at + ALBUM_S else album
+    alone = takewhile(lambda each: each.album is None, waiting)
+    times = [((each.source.user_id, each.source.user_id_alt), each.accepted_at) for each in alone]
+    return waiting[: burst(times, start.burst_s)]
 
 
 def _while_asking(entry: SessionEntry, question: Question, start: Start) -> Op[Begun | Waits | None]:
@@ -204,7 +228,10 @@ def add_words(begun: Begun, rows: Sequence[Waiting], isolation: Isolation) -> Op
     for each in rows:
         if each.stored:
             yield sql(CLAIM_MESSAGE, each.id, begun.turn)
-    return with_words(begun, rows), said
+    now = with_words(begun, rows)
+    for carried in now.carried[len(begun.carried) :]:
+        yield sql("UPDATE inbox SET seq=$2, fetched=NULL WHERE id=$1", carried.inbox, carried.seq)
+    return now, said
 
 
 def spoken(begun: Begun, rows: Sequence[Waiting], isolation: Isolation) -> list[Message]:
@@ -231,8 +258,19 @@ def with_words(begun: Begun, rows: Sequence[Waiting]) -> Begun:
         inbox=(*begun.inbox, *(each.id for each in rows)),
         words=(*begun.words, *(each.text for each in rows)),
         source=sources[-1],
+        authors=tuple(dict.fromkeys((*begun.authors, *(person_of(each.source) for each in rows)))),
         also=(*begun.also, *(source.message_id for source in sources[:-1] if source.message_id)),
+        carried=(*begun.carried, *_carried(begun.seq, rows)),
     )
+
+
+def _carried(seq: int, rows: Sequence[Waiting]) -> Iterator[Carried]:
+    for each in rows:
+        seq += each.speaks
+        if each.attachments:
+            yield Carried(
+                inbox=each.id, seq=seq, text=each.text, platform=each.source.platform, attachments=each.attachments
+            )
 
 
 def _hold(entry: SessionEntry, begun: Begun, rows: Sequence[Waiting], start: Start, facts: list[Fact]) -> Op[Begun]:
@@ -280,8 +318,7 @@ def _resume(entry: SessionEntry, joining: Sequence[Waiting], start: Start, facts
 def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int, note: Note | None) -> Op[Begun]:
     turn = entry.turn or 0
     rows = yield sql(
-        "SELECT id, body, source, accepted_at, kind, busy FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2"
-        " ORDER BY place, id",
+        f"SELECT {CARRIES}, seq, fetched FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2 ORDER BY place, id",
         entry.key,
         turn,
     )
@@ -302,7 +339,26 @@ def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int
         waiting=entry.waiting,
     )
     said = [_waiting(row, entry) for row in rows]
-    return replace(with_words(begun, said), seq=entry.seq) if said else begun
+    if not said:
+        return begun
+    now = replace(with_words(begun, said), seq=entry.seq)
+    return _as_settled(now, rows) if now.carried else now
+
+
+def _as_settled(begun: Begun, rows: Rows) -> Begun:
+    """The turn with what earlier attempts did about its files."""
+    known = {row[0]: (row[9] or 0, settled_of(row[10])) for row in rows}
+    carried = [replace(each, seq=known[each.inbox][0], settled=known[each.inbox][1]) for each in begun.carried]
+    return with_settled(begun, {each.inbox: each.settled for each in carried if each.settled}, carried)
+
+
+def with_settled(begun: Begun, settled: Mapping[int, Settled], carried: Sequence[Carried]) -> Begun:
+    """The turn whose words name the files that came with them."""
+    words = (
+        settled[number].text if number in settled else text
+        for number, text in zip(begun.inbox, begun.words, strict=True)
+    )
+    return replace(begun, words=tuple(words), carried=tuple(carried))
 
 
 def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
@@ -317,7 +373,8 @@ def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
     note = (yield from _note(entry, start, reset_reason)) if kind else None
     begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
     events = yield from events_of(entry.key, start.at)
-    return replace(begun, events=events, spoke=reset_reason is not None)
+    spoke = reset_reason is not None or bool((yield sql(TOLD, entry.key, start.at)))
+    return replace(begun, events=events, spoke=spoke)
 
 
 def begun_again(key: str, start: Start) -> Op[Begun | None]:

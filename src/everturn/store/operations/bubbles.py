@@ -105,7 +105,10 @@ def set_aside(begun: Begun, number: int, said: str, at: float) -> Op[None]:
     said and is not on the screen yet is owed before the question.
     """
     rows = yield sql(ROW, begun.turn)
-    bubble = bubble_of(rows[0][3]) if rows and rows[0][0] == "open" else None
+    paused = bool(rows) and rows[0][1] == PAUSED
+    if paused and rows[0][0] == "sending":  # who shows that it was interrupted has it in hand: it says all of it
+        return
+    bubble = bubble_of(rows[0][3]) if rows and (paused or rows[0][0] == "open") else None
     if bubble is not None and (parts_of(rows[0][2]) or bubble.sending is not None):
         kept = written(replace(bubble, said=said))
         yield sql("UPDATE outbox SET id=$2, bubble=$3 WHERE id=$1", begun.turn, number, kept)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from everturn.decide import command_words
 from everturn.decide.approvals import Scope, person_of
-from everturn.decide.commands import Command
+from everturn.decide.commands import Command, number_in
 from everturn.store.interface import Op, sql
 from everturn.store.operations.approvals import ApprovalAnswer, answer_question
 from everturn.store.operations.command_values import Asked, Done
 
 ANSWERS = frozenset({"approve", "deny"})
-LONGEST_ID = 18  # digits; a longer number is no id of ours
 
 
 def approve(asked: Asked) -> Op[Done]:
@@ -40,9 +39,8 @@ def _answer(asked: Asked, number: int | None, *, allow: bool, scope: Scope = Sco
 def split_answer(argument: str) -> tuple[int | None, str]:
     """The question's number, if one is named, and the rest."""
     first, _, rest = argument.strip().partition(" ")
-    if first.isdecimal() and len(first) <= LONGEST_ID:
-        return int(first), rest
-    return None, argument.strip()
+    number = number_in(first)
+    return (None, argument.strip()) if number is None else (number, rest)
 
 
 def key_of_question(command: Command) -> Op[str | None]:

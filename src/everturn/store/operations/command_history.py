@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from everturn.decide import command_words
+from everturn.decide.commands import number_in
 from everturn.model import SessionEntry
 from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import end_open_turn, release
@@ -22,11 +23,11 @@ AGAIN = "retry "  # what the id of a message begins with that is run again
 
 def undo(asked: Asked) -> Op[str]:
     """Hide the last turns: the agent no longer sees them."""
-    argument = asked.command.argument.strip() or "1"
-    if not argument.isdecimal() or not 0 < int(argument) <= MOST_UNDONE:
+    many = number_in(asked.command.argument.strip() or "1")
+    if many is None or not 0 < many <= MOST_UNDONE:
         return command_words.undo_how_many()
     session_id = asked.entry.session_id or ""
-    turns = yield from last_turns(session_id, int(argument))
+    turns = yield from last_turns(session_id, many)
     if not turns:
         return command_words.nothing_to_undo()
     said = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from everturn.decide import command_words, words
+from everturn.decide.commands import number_in
 from everturn.decide.names import clean_text
 from everturn.model import ResumePending, SessionEntry, Suspended
 from everturn.store.interface import Op, sql
@@ -150,8 +151,9 @@ def _numbered(earlier: Sequence[Earlier], at: float) -> dict[str, str]:
 
 def pick(earlier: Sequence[Earlier], argument: str) -> Earlier | None:
     """The session that is meant: by its place in the list, its id, its title, or the beginning of its title."""
-    if argument.isdecimal() and 0 < int(argument) <= min(LISTED, len(earlier)):
-        return earlier[int(argument) - 1]
+    place = number_in(argument)
+    if place is not None and 0 < place <= min(LISTED, len(earlier)):
+        return earlier[place - 1]
     wanted = argument.casefold()
     exact = (each for each in earlier if each.session_id == argument or (each.title or "").casefold() == wanted)
     begins = (each for each in earlier if (each.title or "").casefold().startswith(wanted))

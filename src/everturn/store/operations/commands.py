@@ -19,6 +19,7 @@ from everturn.store.operations import (
     command_history,
     command_looking,
     command_sessions,
+    doubts,
 )
 from everturn.store.operations.admission import REVOKED, standing
 from everturn.store.operations.command_values import Applied, Asked, Done, Terms
@@ -39,6 +40,7 @@ DOES: Mapping[str, Callable[[Asked], Op[str] | Op[Done]]] = {
     "deny": command_answers.deny,
     "answer": backlog.answer,
     "skip": backlog.skip,
+    "resend": doubts.resend,
     "steer": command_choices.words_wanted,
     "queue": command_choices.words_wanted,
     "busy": command_choices.busy,
@@ -57,6 +59,7 @@ IN_A_SESSION = frozenset(
     {"retry", "undo", "branch", "compress"}
 )  # what they change must be what the next message continues
 NO_TERMS = Terms()
+FAILED = "failed"  # why it ended
 
 
 def apply_command(
@@ -89,6 +92,25 @@ def apply_command(
     facts.append(fact("reply", at, turn=None, id=str(number), text=text, to=source.message_id, command=command.name))
     events = yield from report(key, entry.event_seq, facts if delivery.by_event else [])
     return (yield from _applied(number, command, key, stopped, events))
+
+
+def give_up_command(number: int, at: float, delivery: Delivery) -> Op[Applied | None]:
+    """A command that could not be applied becomes a dead letter, and who gave it is told; None when somebody else ended it."""
+    rows = yield sql("SELECT key, body, source, ended_at FROM inbox WHERE id=$1/*lock*/", number)
+    if not rows or rows[0][3] is not None:
+        again = bool(rows) and rows[0][3] == at
+        return Applied(key=rows[0][0], stopped=None, events=(yield from events_of(rows[0][0], at))) if again else None
+    key, body, raw, _ = rows[0]
+    yield sql("UPDATE inbox SET state='dead', ended_at=$2, dead_at=$2, why=$3 WHERE id=$1", number, at, FAILED)
+    entry = yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1 RETURNING event_seq", key)
+    source, command = source_of(raw), parse_command(body) or Command("help", "")
+    if source is None or not entry:
+        return Applied(key=key, stopped=None, events=())
+    text = command_words.failed(command.name)
+    yield from owe(number, key, None, "reply", source, text, at, Delivery(by_event=delivery.by_event), 0)
+    told = fact("reply", at, turn=None, id=str(number), text=text, to=source.message_id, command=command.name)
+    events = yield from report(key, entry[0][0], [told] if delivery.by_event else [])
+    return Applied(key=key, stopped=None, events=events)
 
 
 def _terms_for(source: SessionSource, terms: Terms) -> Op[tuple[bool, Terms]]:

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from everturn.decide import admission_words, words
 from everturn.decide.admission import Admission, Verdict
-from everturn.decide.backlog import MOST, Arriving, Policy
+from everturn.decide.backlog import MOST, Arriving, Policy, before_newest
 from everturn.decide.busy import TAKES_OVER, BusyMode, busy_of
-from everturn.model import Brought, Event, SessionEntry, SessionSource
+from everturn.model import Attachment, Brought, Event, SessionEntry, SessionSource
 from everturn.store.interface import Op, Statement, sql
 from everturn.store.operations.admission import admitted
+from everturn.store.operations.attachments import write_attachments
 from everturn.store.operations.backlog import EXPIRED, HELD, ROWS, TOO_OLD, end_held, tell_once
 from everturn.store.operations.beginning import begun_again, start_turn, suspected
 from everturn.store.operations.bringing import write_brought
@@ -29,11 +30,13 @@ JOIN_QUEUE = (
 )
 ADD = (
     "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, turn, accepted_at, busy,"
-    " brought, fingerprint) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
+    " brought, fingerprint, attachments, album, edition) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,"
+    " $14, $15, $16, $17, $18) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
 )
 SAME = (
     "SELECT id, body, key, turn, busy, fingerprint, edited_at FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
 )
+SAYS_SO = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND kind='notice' AND text=$2 LIMIT 1"
 
 
 class Outcome(StrEnum):
@@ -45,6 +48,7 @@ class Outcome(StrEnum):
     FULL = "full"
     EXPIRED = "expired"  # it is stored, and too old to be answered
     DENIED = "denied"  # its author may not speak there: nothing of it is kept
+    UNADDRESSED = "unaddressed"  # nobody said it to us: nothing of it is kept
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +73,10 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     salt: str = ""
     arriving: Arriving = Arriving.NOW  # what its age makes of it
     backlog: str = Policy.ALL  # the policy for what piled up, if it is held
-    instance: int = 0
+    absence: int = 0  # the silence that ended last, by its name
+    attachments: tuple[Attachment, ...] = ()  # files that are fetched at the beginning of its turn
+    album: str | None = None
+    edition: int | None = None
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,9 +92,17 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accepted]:
-    """Store a message once. If its lane is idle and a slot is free (`start`), the turn begins with the same commit."""
-    if arrival.cursor is not None:
+    """Store a message once. If its lane is idle and a slot is free (`start`), the turn begins with the same commit.
+
+    How far its platform is read moves with it; not past one that finds no room, which has no row yet.
+    """
+    accepted = yield from _accept(arrival, queue_limit, start)
+    if arrival.cursor is not None and accepted.outcome is not Outcome.FULL:
         yield from move_cursor(arrival.source.platform, arrival.source.account, arrival.cursor, arrival.at)
+    return accepted
+
+
+def _accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accepted]:
     welcome = yield from admitted(arrival.admission, arrival.source, lock=True)
     if welcome is not Verdict.ALLOWED:
         return (yield from _deny(arrival, welcome))
@@ -101,7 +116,10 @@ def accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     if not (yield _row(arrival, "claimed", start.turn)):
         return (yield from _known(arrival, start, Outcome.DUPLICATE))
     rows = arrival.brought.rows if arrival.brought is not None else ()
-    row = Waiting(arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False, brought=rows)
+    row = Waiting(
+        arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False, brought=rows,
+        attachments=arrival.attachments,
+    )  # fmt: skip
     begun = yield from start_turn(entry, [row], start, _facts(arrival))
     return Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=begun.events)
 
@@ -129,7 +147,8 @@ def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
     waiting, last, place, chosen, turn, holder = rows[0]
     held = arrival.arriving is Arriving.HOLD
     full = waiting > (MOST if held else queue_limit) and arrival.kind == "message"
-    busy = None if held else _busy(arrival, chosen, turn_open=turn is not None, others_wait=waiting > 1)
+    busy = _busy(arrival, chosen, turn_open=turn is not None, others_wait=waiting > 1)
+    busy = None if held and busy in TAKES_OVER else busy  # old words end nothing that runs
     over = busy if busy in TAKES_OVER and holder is not None else None  # what is not running is met when it goes on
     if full or not (yield _row(arrival, "waiting", None, place, BusyMode.STEER if over else busy)):
         yield sql(JOIN_QUEUE, arrival.key, -1, -len(facts))
@@ -142,13 +161,14 @@ def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
 
 def _hold(arrival: Arrival) -> Op[bool]:
     """It piled up while nobody read. Where only the newest is answered, those before it end now; True when that is told."""
-    before = yield sql(ROWS, arrival.key, HELD)
+    rows = yield sql(ROWS, arrival.key, HELD)
+    before = rows[: before_newest([*(row[3] for row in rows), arrival.album])]
     yield sql("UPDATE inbox SET held=$2 WHERE id=$1", arrival.id, HELD)
     if arrival.backlog != Policy.NEWEST or not before:
         return False
     yield from end_held(arrival.key, before, "expired", EXPIRED, arrival.at)
     text = admission_words.only_newest()
-    return (yield from tell_once(arrival.key, arrival.instance, arrival.id, arrival.source, text, arrival.at))
+    return (yield from tell_once(arrival.key, arrival.absence, arrival.id, arrival.source, text, arrival.at))
 
 
 def _too_old(arrival: Arrival) -> Op[Accepted]:
@@ -159,7 +179,7 @@ def _too_old(arrival: Arrival) -> Op[Accepted]:
         return replace(known, outcome=Outcome.EXPIRED) if known.outcome is Outcome.ACCEPTED else known
     yield sql("UPDATE inbox SET ended_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, TOO_OLD)
     text = admission_words.too_old()
-    told = yield from tell_once(arrival.key, arrival.instance, arrival.id, arrival.source, text, arrival.at)
+    told = yield from tell_once(arrival.key, arrival.absence, arrival.id, arrival.source, text, arrival.at)
     return Accepted(outcome=Outcome.EXPIRED, key=arrival.key, spoke=told)
 
 
@@ -189,6 +209,7 @@ def _row(arrival: Arrival, state: str, turn: int | None, place: int = 0, busy: s
         ADD, arrival.id, arrival.ext_id, source.platform, source.account, arrival.key, arrival.kind, arrival.raw_source,
         arrival.text, state, place, turn, arrival.at, busy,
         None if arrival.brought is None else write_brought(arrival.brought), arrival.fingerprint,
+        write_attachments(arrival.attachments), arrival.album, arrival.edition,
     )  # fmt: skip
 
 
@@ -213,6 +234,8 @@ def turn_away(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:
     if not (yield _row(arrival, "dead", None)):
         return (yield from events_of(arrival.key, arrival.at))  # what this operation told when it ran before
     yield sql("UPDATE inbox SET ended_at=$2, dead_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, why)
+    if (yield sql(SAYS_SO, arrival.key, text)):
+        return ()  # who writes a hundred messages too many is told once, not a hundred times
     delivery = Delivery(by_event=arrival.by_event)
     facts = yield from tell(arrival.id, arrival.key, arrival.source, text, why, arrival.at, delivery)
     return (yield from report(arrival.key, entry.event_seq, facts))
@@ -256,6 +279,11 @@ def move_cursor(platform: str, account: str, value: str, at: float) -> Op[None]:
         value,
         at,
     )
+
+
+def knows_album(key: str, album: str) -> Op[bool]:
+    """Whether a message of the album was stored under this key."""
+    return bool((yield sql("SELECT 1 FROM inbox WHERE key=$1 AND album=$2 LIMIT 1", key, album)))
 
 
 def read_cursor(platform: str, account: str) -> Op[str | None]:

@@ -10,7 +10,8 @@ from everturn.decide.keys import Isolation
 from everturn.model import Event, Message, SessionSource
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.admission import welcome
-from everturn.store.operations.beginning import TOGETHER, WAITING, add_words, spoken, with_words
+from everturn.store.operations.attachments import attachments_of
+from everturn.store.operations.beginning import CARRIES, TOGETHER, WAITING, add_words, spoken, with_words
 from everturn.store.operations.boundaries import open_calls
 from everturn.store.operations.entries import lock_entry, source_of
 from everturn.store.operations.telling import Delivery, events_of, fact, report
@@ -18,8 +19,7 @@ from everturn.store.operations.turn_values import Begun, Waiting
 from everturn.store.operations.turns import fenced
 
 CLAIMED = (
-    "SELECT id, body, source, accepted_at, kind, busy FROM inbox"
-    " WHERE key=$1 AND ended_at IS NULL AND turn=$2 AND state='claimed' ORDER BY place, id"
+    f"SELECT {CARRIES} FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2 AND state='claimed' ORDER BY place, id"
 )
 
 
@@ -87,7 +87,7 @@ def replace_waiting(begun: Begun, waiting: int) -> Begun:
 def _waiting(row: Row, begun: Begun) -> Waiting:
     number, text, raw, accepted_at, _, busy = row[:6]
     source: SessionSource = source_of(raw) or begun.source
-    return Waiting(number, text, source, raw, accepted_at, busy=busy)
+    return Waiting(number, text, source, raw, accepted_at, busy=busy, attachments=attachments_of(row[7]))
 
 
 def steer_waits(key: str) -> Op[bool]:

@@ -13,6 +13,7 @@ from everturn.decide.ops_words import step_words
 from everturn.model import Json, SessionSource
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.actions import sent_again
+from everturn.store.operations.attachments import file_of
 from everturn.store.operations.entries import source_of
 from everturn.store.operations.outbox import READABLE
 from everturn.store.operations.set_aside import why_session_is_set_aside, why_turn_was_set_aside
@@ -50,7 +51,7 @@ INBOX = (
 )
 OUTBOX = (
     f"SELECT id, key, platform, source, kind, {READABLE}, state, attempts, due_at, valid_until, error, created_at, ended_at,"
-    f" parts, turn, {COUNTED} FROM outbox WHERE "
+    f" parts, turn, file, {COUNTED} FROM outbox WHERE "
 )
 WHICH_INBOX = {"waiting": "ended_at IS NULL AND state='waiting'", "dead": "dead_at IS NOT NULL"}
 # A conversation that only keeps a note for its next message is active: there is nothing to resume.
@@ -218,7 +219,9 @@ def replies(state: str, after: int, limit: int) -> Op[list[Json]]:
 
 def _reply(row: Row, again: tuple[float | None, str | None]) -> Json:
     number, key, platform, source, kind, text, state, attempts, due_at, valid_until, error = row[:11]
-    created_at, ended_at, parts, turn, tries, tried_at, given_up = row[11:]
+    created_at, ended_at, parts, turn, file, tries, tried_at, given_up = row[11:]
+    sent = file_of(file)
+    text = f"[{sent.name}] {text}".strip() if sent else text
     return {
         "reply": str(number), "key": key, **_where(source), "platform": platform, "kind": kind,
         "text": text[:REPLY_CHARS], "state": state, "attempts": attempts, "due_at": due_at, "valid_until": valid_until,

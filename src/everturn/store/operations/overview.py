@@ -24,8 +24,8 @@ RECOVERY_NAMES = (
 )  # fmt: skip
 
 
-def counts() -> Op[Json]:
-    """How much is open, and the oldest of it."""
+def counts(now: float) -> Op[Json]:
+    """How much is open, and the oldest of it; how many people ask to be let in."""
     turns: dict[str, int] = dict((yield sql("SELECT state, count(*) FROM turn WHERE ended_at IS NULL GROUP BY state")))
     waiting = yield sql(
         "SELECT count(*), min(accepted_at) FROM inbox WHERE ended_at IS NULL AND state='waiting' AND kind='message'"
@@ -57,6 +57,7 @@ def counts() -> Op[Json]:
         "dead_messages": (yield sql("SELECT count(*) FROM inbox WHERE dead_at IS NOT NULL"))[0][0],
         "suspended": marked.get("suspended", 0),
         "resume_pending": marked.get("resume_pending", 0),
+        "asking": (yield sql("SELECT count(*) FROM pairing WHERE ended_at IS NULL AND expires_at>$1", now))[0][0],
         "sessions": (yield from _conversations()),
     }
 
@@ -91,6 +92,15 @@ def note_contact(platform: str, account: str, received_at: float | None, sent_at
         received_at,
         sent_at,
     )
+
+
+def knows_platform(platform: str) -> Op[bool]:
+    """Whether something ever came from there, or went there, or somebody there is on the list."""
+    rows = yield sql(
+        "SELECT 1 WHERE EXISTS (SELECT 1 FROM contact WHERE platform=$1) OR EXISTS (SELECT 1 FROM person WHERE platform=$1)",
+        platform,
+    )
+    return bool(rows)
 
 
 def accounts() -> Op[dict[tuple[str, str], Json]]:

@@ -13,6 +13,7 @@ from everturn.model import Json, SessionSource
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.admission import let_in
 from everturn.store.operations.entries import write_source
+from everturn.store.operations.outbox import give_up
 from everturn.store.operations.telling import Delivery, owe, stored_source
 
 KIND = "pairing"  # of the message with the code in the outbox: its text is forgotten when it is out
@@ -20,6 +21,10 @@ LOCKS = "SELECT platform, wrong, wrong_at, locked_until FROM pairing_lock"
 ADD = (
     "INSERT INTO pairing (id, platform, person, alias, name, key, source, salt, hash, asked_at, expires_at, ended_at, ended)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+)
+STALE = (
+    "SELECT id FROM outbox WHERE ended_at IS NULL AND kind=$1 AND state IN ('owed','doubtful') AND created_at<=$2"
+    " ORDER BY id"
 )
 KEPT_S = 7 * 86_400.0
 
@@ -191,5 +196,11 @@ def list_pairings(now: float) -> Op[list[Json]]:
 
 
 def forget_pairings(now: float) -> Op[int]:
-    """Old questions go; that of somebody who was let in is in their own row."""
-    return len((yield sql("DELETE FROM pairing WHERE asked_at<$1 RETURNING 1", now - KEPT_S)))
+    """Old questions go; that of somebody who was let in is in their own row. A code that was not delivered within its hour
+    is not kept in clear.
+    """
+    stale = yield sql(STALE, KIND, now - VALID_S)
+    for row in stale:
+        yield from give_up(row[0], now, "its hour is over")
+    gone = yield sql("DELETE FROM pairing WHERE asked_at<$1 RETURNING 1", now - KEPT_S)
+    return len(gone) + len(stale)

@@ -20,6 +20,8 @@ OPEN = (
     " VALUES ($1, $2, $1, 'reply', $3, $4, '', 'open', $5, $6, $5, $7) ON CONFLICT (id) DO NOTHING"
 )
 OPEN_AGAIN = "UPDATE outbox SET state='open', kind='reply', text='', instance=$2, ended_at=NULL, error=NULL, bubble=$3 WHERE id=$1"
+# The lane of the outbox: what is owed to the chat already leaves first, as it would before an answer that does not grow.
+EARLIER = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state IN ('owed','sending') AND id<>$2 LIMIT 1"
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +51,8 @@ def open_bubble(begun: Begun, opening: Opening) -> Op[Opened | Closed]:
     yield from fenced(begun)
     rows = yield sql(ROW, begun.turn)
     if not rows:
+        if (yield sql(EARLIER, begun.key, begun.turn)):
+            return Closed(for_good=False)
         bubble = Bubble(name=(yield from name_of(begun.turn)), opening=opening.number, sending=0)
         source = write_source(begun.source).decode()
         yield sql(
@@ -60,6 +64,8 @@ def open_bubble(begun: Begun, opening: Opening) -> Op[Opened | Closed]:
         return Closed(for_good=left is None or state != "sending")
     if left.opening == opening.number:  # this operation ran before
         return Closed(for_good=True) if left.hold is not None else Opened(parts=parts, bubble=left)
+    if not parts and (yield sql(EARLIER, begun.key, begun.turn)):
+        return Closed(for_good=False)
     return (yield from _open_again(begun, parts, left, opening))
 
 
@@ -76,3 +82,9 @@ def still_ours(begun: Begun, opening: int) -> Op[bool]:
     rows = yield sql("SELECT bubble FROM outbox WHERE id=$1 AND state='open'", begun.turn)
     bubble = bubble_of(rows[0][0]) if rows else None
     return bubble is not None and bubble.opening == opening
+
+
+def asked_calls(turn: int) -> Op[frozenset[str]]:
+    """The calls that a person was asked about: what was said until then stands above the question."""
+    rows = yield sql("SELECT call_id FROM approval WHERE turn=$1", turn)
+    return frozenset(row[0] for row in rows)

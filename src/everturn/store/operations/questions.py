@@ -13,7 +13,7 @@ from everturn.store.operations.telling import Delivery, events_of, report, tell
 
 HELD = "asking"
 WAITING_ROWS = (
-    "SELECT id, body, source, accepted_at, kind, busy, why FROM inbox"
+    "SELECT id, body, source, accepted_at, kind, busy, brought, attachments, album, why FROM inbox"
     " WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND held IS NULL ORDER BY place"
 )
 CLOSE_QUESTIONS = (
@@ -50,7 +50,7 @@ def closing(rows: Rows, question: Question) -> bool:
 
 def untold(rows: Rows, question: Question) -> bool:
     """Whether somebody's message waits for the answer and its sender was not told so."""
-    return any(row[6] is None and _since(row, question) for row in rows)
+    return any(row[9] is None and _since(row, question) for row in rows)
 
 
 def _since(row: Row, question: Question) -> bool:
@@ -65,7 +65,7 @@ def tell_held(key: str, notice: int, at: float, delivery: Delivery) -> Op[tuple[
     rows = (yield from waiting_rows(key)) if question is not None else []
     if entry is None or question is None or question.id is None or not untold(rows, question):
         return (yield from events_of(key, at))  # what this operation told when it ran before
-    held = [row for row in rows if row[6] is None and _since(row, question)]
+    held = [row for row in rows if row[9] is None and _since(row, question)]
     for row in held:
         yield sql("UPDATE inbox SET why=$2 WHERE id=$1 AND state='waiting'", row[0], HELD)
     source = source_of(held[-1][2]) or entry.origin

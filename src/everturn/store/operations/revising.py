@@ -10,13 +10,15 @@ from enum import StrEnum
 import msgspec
 
 from everturn.decide.admission import Verdict, ids_of
+from everturn.decide.quoting import edited
 from everturn.model import Heard, SessionSource
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.admission import admitted
+from everturn.store.operations.attachments import write_attachments
 from everturn.store.operations.entries import lock_entry, source_of
 from everturn.store.operations.inbox import ADD, Arrival, move_cursor
 
-FIND = "SELECT id, key, kind, state, source FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
+FIND = "SELECT id, key, kind, state, source, edition, body FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"
 KINDS = {Heard.EDITED: "edit", Heard.DELETED: "deletion"}
 
 
@@ -27,6 +29,7 @@ class Revision(StrEnum):
     TOO_LATE = "too_late"  # the message was begun, or has ended
     NOT_THEIRS = "not_theirs"  # somebody else's words stay as they are
     OTHER_KIND = "other_kind"  # words that become a command, or a command that becomes words
+    OUTDATED = "outdated"  # what its author wrote later came before it
     UNKNOWN = "unknown"  # we never had it
     DENIED = "denied"  # who changed it may not speak
 
@@ -57,29 +60,36 @@ def revise(arrival: Arrival, what: Heard, of: str) -> Op[Revised]:
     done = yield from (_edit(arrival, row) if what is Heard.EDITED else _delete(arrival, row))
     yield sql(
         ADD, arrival.id, arrival.ext_id, source.platform, source.account, key, KINDS[what], arrival.raw_source, "", "done",
-        0, None, arrival.at, None, None, None,
+        0, None, arrival.at, None, None, None, None, None, None,
     )  # fmt: skip
     yield sql("UPDATE inbox SET ended_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, done.value)
     return Revised(done, key)
 
 
 def _edit(arrival: Arrival, row: Row) -> Op[Revision]:
-    number, _, kind, state, raw = row
+    number, _, kind, state, raw, edition, body = row
     if not _same_author(source_of(raw), arrival.source):
         return Revision.NOT_THEIRS
     if state != "waiting":
         return Revision.TOO_LATE
     if kind != arrival.kind:
         return Revision.OTHER_KIND
+    if edition is not None and arrival.edition is not None and arrival.edition < edition:
+        return Revision.OUTDATED
     yield sql(
-        "UPDATE inbox SET body=$2, edited_at=$3 WHERE id=$1 AND state='waiting'", number, arrival.text, arrival.at
+        "UPDATE inbox SET body=$2, edited_at=$3, attachments=coalesce($4, attachments), edition=$5 WHERE id=$1 AND state='waiting'",
+        number,
+        edited(body, arrival.text),
+        arrival.at,
+        write_attachments(arrival.attachments),
+        arrival.edition,
     )
     return Revision.APPLIED
 
 
 def _delete(arrival: Arrival, row: Row) -> Op[Revision]:
     """Whoever the platform lets delete a message may withdraw it."""
-    number, key, _, state, _ = row
+    number, key, _, state, *_ = row
     if state != "waiting":
         return Revision.TOO_LATE
     yield sql(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from everturn.errors import FenceLost
-from everturn.model import Event, Reply, SessionEntry, SessionSource
+from everturn.model import Event, Reply, SessionEntry, SessionSource, StoredFile
 from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_entry
-from everturn.store.operations.outbox import sent_at_once
+from everturn.store.operations.outbox import give_up, sent_at_once
 from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
+
+FILE = "file"
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +27,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     delivery: Delivery
     instance: int
+    file: StoredFile | None = None  # what is sent; the text stands beneath it
 
 
 class Posted(msgspec.Struct, frozen=True):
@@ -56,11 +59,23 @@ def post(letter: Letter) -> Op[Posted | None]:
         return (yield from _posted_before(letter))
     # Claimed with the same commit where it can be: what is being sent is not overtaken by the turn's answer.
     reply = yield from owe(
-        letter.number, letter.to_key, letter.turn, "notice", letter.to, letter.text, letter.at, letter.delivery,
-        letter.instance,
+        letter.number, letter.to_key, letter.turn, FILE if letter.file else "notice", letter.to, letter.text, letter.at,
+        letter.delivery, letter.instance, letter.file,
     )  # fmt: skip
     facts = [fact("notice", letter.at, text=letter.text, reason="sent")] if letter.delivery.by_event else []
     return Posted((yield from report(letter.to_key, target.event_seq, facts)) if target else (), reply)
+
+
+def was_posted(turn: int, call_id: str) -> Op[bool]:
+    """Whether this call has sent what it wanted, in whichever life."""
+    rows = yield sql("SELECT sent FROM effect WHERE turn=$1 AND call_id=$2", turn, call_id)
+    return bool(rows) and rows[0][0] is not None
+
+
+def give_up_file(reply: Reply, at: float, why: str, notice: int, text: str) -> Op[None]:
+    """A file that is not delivered, or not with all of its words: a dead letter, and those who wait are told, once."""
+    yield from give_up(reply.id, at, why)
+    yield from owe(notice, reply.key, None, "notice", reply.source, text, at, Delivery(by_event=False), 0)
 
 
 def _posted_before(letter: Letter) -> Op[Posted]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from everturn.model import Event, Reply, SessionSource
+from everturn.model import Event, Reply, SessionSource, StoredFile
 from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_entry, source_of, write_source
 
 _encode = msgspec.json.Encoder().encode
 EVENT = "INSERT INTO event (key, seq, kind, data, at) VALUES ($1, $2, $3, $4, $5)"
 EVENTS_2 = EVENT + ", ($1, $6, $7, $8, $9)"
+# Replies leave in the order of `created_at`: nothing gets before what is owed already, in the same moment or under a clock that
+# was set back.
+LATEST = "(SELECT max(created_at) FROM outbox WHERE key=$2 AND ended_at IS NULL)"
 REPLY = (
     "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, valid_until, instance,"
-    " created_at, ended_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $9, $12)"
-    " ON CONFLICT (id) DO NOTHING"
+    " created_at, ended_at, file) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
+    f" CASE WHEN {LATEST}>=$9 THEN {LATEST}+0.000001 ELSE $9 END, $12, $13) ON CONFLICT (id) DO NOTHING"
 )
 EVENTS_AT_ONCE = 4  # no operation tells more
 ANY_OPEN_REPLY = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'open' LIMIT 1"
@@ -60,6 +63,7 @@ def owe(
     at: float,
     delivery: Delivery,
     instance: int,
+    file: StoredFile | None = None,
 ) -> Op[Reply | None]:
     """Store the obligation to deliver; the reply itself when it is ours to send at once.
 
@@ -71,7 +75,10 @@ def owe(
         state, sender = "sending", instance
     valid_until = at + delivery.valid_s if delivery.valid_s else None
     raw = write_source(source).decode()
-    yield sql(REPLY, number, key, turn, kind, source.platform, raw, text, state, at, valid_until, sender, ended_at)
+    stored = None if file is None else _encode(file).decode()
+    yield sql(
+        REPLY, number, key, turn, kind, source.platform, raw, text, state, at, valid_until, sender, ended_at, stored
+    )
     if state != "sending":
         return None
     return Reply(
@@ -84,6 +91,8 @@ def owe(
         sent_parts=(),
         marked=False,
         valid_until=valid_until,
+        file=file,
+        turn=turn,
     )
 
 

@@ -6,6 +6,7 @@ from everturn.model import Json
 from everturn.store.interface import Op, sql
 
 LATER, GIVEN_UP, IN_DOUBT = "later", "given_up", "in_doubt"
+MOST_LATER = 50
 # A claim leaves its time in `due_at`. What leaves with the finish of its turn was not claimed, and is due since then.
 BEING_SENT = "SELECT attempts, due_at FROM outbox WHERE id=$1 AND state='sending' AND kind<>'progress'/*lock*/"
 # A reply has the number of its turn: its tries count down from -1, the turn's own failures count up from 1.
@@ -25,6 +26,8 @@ def note_try(reply: int, kind: str, why: str) -> Op[None]:
     if not why:  # it was claimed and never sent
         return
     for attempts, at in (yield sql(BEING_SENT, reply)):
+        if kind == LATER and attempts > MOST_LATER:  # somebody waits for hours: what is kept of it is bounded
+            return
         yield sql(KEEP, reply, max(1, attempts), kind, why, at)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from everturn.decide.admission import Admission
+from everturn.decide.approvals import person_of
 from everturn.decide.keys import Isolation
 from everturn.decide.notes import Note
 from everturn.decide.session import ResetPolicy
-from everturn.model import Event, Message, Reply, SessionSource
+from everturn.model import Attachment, Event, Message, Reply, SessionSource, Settled
 from everturn.store.operations.telling import Delivery
 
 
@@ -43,11 +44,24 @@ class Waiting(msgspec.Struct, frozen=True):
     stored: bool = True  # False: this very operation inserts it, already claimed
     busy: str | None = None  # what it does to a running turn
     brought: tuple[Message, ...] = ()  # rows that the transcript has before its words
+    attachments: tuple[Attachment, ...] = ()  # files that came with it
+    album: str | None = None  # it is a part of one
 
     @property
     def speaks(self) -> bool:
         """Whether it has words; one that only brings rows has none."""
         return bool(self.text) or not self.brought
+
+
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a turn that came with files; `settled` once they were fetched, or could not be."""
+
+    inbox: int
+    seq: int  # the transcript's row with its words
+    text: str  # as it was said
+    platform: str
+    attachments: tuple[Attachment, ...]
+    settled: Settled | None = None
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +77,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     inbox: tuple[int, ...]
     words: tuple[str, ...]
     source: SessionSource
+    authors: tuple[str | None, ...] = ()  # whose words it answers (decide/approvals.person_of), each once
     note: Note | None = None
     unclean_ends: int = 0
     model: str | None = None  # what /model chose for the session
@@ -70,6 +85,12 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     spoke: bool = False  # a notice is owed as well
     also: tuple[str, ...] = ()  # the platform's ids of its messages but the last, which is its source
     waiting: int = 0  # how many messages and commands wait behind it
+    carried: tuple[Carried, ...] = ()  # its messages that came with files
+
+    @property
+    def person(self) -> str | None:
+        """Whose turn it is: who began it, whoever spoke last."""
+        return self.authors[0] if self.authors else person_of(self.source)
 
 
 class NotYet(msgspec.Struct, frozen=True):

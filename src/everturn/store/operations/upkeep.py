@@ -74,7 +74,7 @@ def _forget_bodies(now: float) -> Op[int]:
     place = yield sql("SELECT value FROM cursor WHERE platform='upkeep' AND account='bodies'")
     after = int(place[0][0]) if place else 0
     rows = yield sql(
-        "UPDATE inbox SET body='', brought=NULL WHERE id IN (SELECT id FROM inbox WHERE id>$1 AND id<$2 AND ended_at IS NOT NULL"
+        "UPDATE inbox SET body='', brought=NULL, attachments=NULL, fetched=NULL WHERE id IN (SELECT id FROM inbox WHERE id>$1 AND id<$2 AND ended_at IS NOT NULL"
         " AND dead_at IS NULL ORDER BY id LIMIT $3) RETURNING id",
         after,
         oldest_id(now - BODIES_KEPT_S),

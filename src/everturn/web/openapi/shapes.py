@@ -34,6 +34,16 @@ class Open(Answered, frozen=True):
     outbox: dict[str, int]
 
 
+class Reached(Answered, frozen=True):
+    """Whether a platform receives: open, reading, connecting, silent or trouble, and since when it does not."""
+
+    name: str
+    account: str
+    state: str
+    trouble: str | None
+    since: float | None
+
+
 class Status(Answered, frozen=True):
     """How the gateway is; `open` is null while the database does not say."""
 
@@ -45,6 +55,43 @@ class Status(Answered, frozen=True):
     started_at: float = 0.0
     trouble: str | None = None
     running_turns: int = 0
+    platforms: list[Reached] = []
+
+
+class ChannelSeen(Answered, frozen=True):
+    """A chat, or a thread in one, as it was last seen; names are what others chose."""
+
+    label: str
+    address: str
+    type: str
+    platform: str
+    account: str
+    chat: str
+    thread: str | None
+    name: str
+    parent: str | None
+    aliases: list[str]
+    seen_at: float
+
+
+class Directory(Answered, frozen=True):
+    """The chats, the last seen first, and every alias with its address."""
+
+    channels: list[ChannelSeen]
+    aliases: dict[str, str]
+
+
+class Aliased(Answered, frozen=True):
+    """A name, and where it leads now."""
+
+    alias: str
+    address: str
+
+
+class Unaliased(Answered, frozen=True):
+    """The name that leads nowhere now."""
+
+    unaliased: str
 
 
 class Session(Answered, frozen=True):
@@ -120,6 +167,7 @@ class LetIn(Answered, frozen=True):
     let_in: str
     owner: bool
     name: str | msgspec.UnsetType | None = msgspec.UNSET
+    platform_known: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class TurnedOut(Answered, frozen=True):
@@ -127,6 +175,7 @@ class TurnedOut(Answered, frozen=True):
 
     revoked: str
     stopped_turns: int
+    platform_known: bool
 
 
 class KeyMade(Answered, frozen=True):

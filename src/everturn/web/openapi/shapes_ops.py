@@ -67,6 +67,15 @@ class Figures(msgspec.Struct, frozen=True):
     buckets: list[Json]
 
 
+class People(msgspec.Struct, frozen=True):
+    """Who asks to speak on chat platforms, who was let in or turned out, and what the settings say."""
+
+    now: float
+    requests: list[Json]
+    people: list[Json]
+    settings: list[Json]
+
+
 class Done(msgspec.Struct, frozen=True):
     """What was done, in words."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from everturn.decide.access import GRANTABLE
 from everturn.platform.posted import CHAT_CHARS, ID_CHARS, Post
+from everturn.web.channels import AliasRequest, UnaliasRequest
 from everturn.web.control import MOST_SESSIONS, StopRequest
 from everturn.web.conversations import MOST_LISTED
 from everturn.web.keys import NAME_CHARS, NewKey
@@ -120,6 +121,8 @@ _MESSAGE_ID = Parameter("id", "The id its sender gave.", {**TEXT, "minLength": 1
 _ASCII = "^[!-~]([ -~]*[!-~])?$"  # other letters are taken, too: no pattern can say "printable"
 _KEY_NAME = {"minLength": 1, "maxLength": NAME_CHARS, "pattern": _ASCII}
 _PERSON = {"pattern": "^[a-z][a-z0-9_]*:[!-~]+$"}
+_ALIAS = {"pattern": "^[A-Za-z0-9]{1,64}$"}  # and more
+_ADDRESS = {"pattern": "^[a-z]{1,20}:[A-Za-z0-9-]{1,100}$"}  # and more
 _SCOPES = {"minItems": 1, "items": {"type": "string", "enum": list(GRANTABLE)}}
 _METRICS = {200: Answer("Prometheus' text format; OpenMetrics on request.", media="text/plain", schema=TEXT)}
 CONTROL: Mapping[Served, Operation] = {
@@ -140,6 +143,15 @@ CONTROL: Mapping[Served, Operation] = {
     ("GET", "/control/explain/{id}"): _look("The life of a message.", "control", shapes.Lives, _MESSAGE_ID),
     ("POST", "/control/stop"): Operation(
         summary="Begin a planned end.", tag="control", body=Body(StopRequest), answers={202: Answer("It has begun.", shapes.Stopping)}
+    ),
+    ("GET", "/control/channels"): _look("The chats that are known, and the aliases.", "control", shapes.Directory),
+    ("POST", "/control/channels/alias"): Operation(
+        summary="Give a chat a name.", tag="control", body=Body(AliasRequest, {"name": _ALIAS, "address": _ADDRESS}),
+        answers={200: Answer("It has it.", shapes.Aliased)},
+    ),
+    ("POST", "/control/channels/unalias"): Operation(
+        summary="Take a name away.", tag="control", body=Body(UnaliasRequest),
+        answers={200: Answer("It is gone.", shapes.Unaliased), 404: Answer("There is no such name.", Error)},
     ),
     ("GET", "/control/keys"): _look("Access keys.", "access", shapes.KeyList),
     ("POST", "/control/keys"): Operation(

@@ -8,6 +8,7 @@ from everturn.web.openapi import shapes_ops
 from everturn.web.openapi.describing import STREAM, Answer, Body, Error, Operation, Parameter, Schema, Served
 from everturn.web.ops.acting import ID_CHARS, MessageAct, ReplyAct, SessionAct
 from everturn.web.ops.looking import MOST_LISTED, SESSION_STATES, WORDS
+from everturn.web.ops.people import PeopleAct
 from everturn.web.queries import LARGEST
 
 TAG = "operations"
@@ -69,6 +70,13 @@ OPERATIONS: Mapping[Served, Operation] = {
     ("GET", "/ops/api/figures"): _look("Figures over time.", shapes_ops.Figures, _one_of("hours", "How far back.", "24", "168", "720")),
     ("GET", "/ops/api/events"): Operation(
         summary="Hints that something has moved.", tag=TAG, answers={200: Answer("Server-sent events.", media=STREAM, schema=TEXT)}
+    ),
+    ("GET", "/ops/api/people"): _look("Who asks to speak on chat platforms, and who may.", shapes_ops.People),
+    ("POST", "/ops/api/people/act"): Operation(
+        summary="Let somebody in or turn them out, once for each id.", tag=TAG,
+        body=Body(PeopleAct, {"id": {**NAME, "maxLength": ID_CHARS}}), answers={
+            200: Answer("It is done.", shapes_ops.Done), 409: Answer("It is not possible, and why.", Error),
+        },
     ),
     ("POST", "/ops/api/sessions/act"): _act("a session", SessionAct, "key"),
     ("POST", "/ops/api/inbox/act"): _act("a message that is dead", MessageAct, "inbox"),

@@ -42,7 +42,7 @@ class SessionAct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def wanted(self) -> Wanted:
         """As the operator is asked."""
-        return "session", self.action, _text("key", self.key, 2_000), self.id
+        return "session", self.action, checked_text("key", self.key, 2_000), self.id
 
 
 class MessageAct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,13 +98,14 @@ class Acting:
             raise BadRequest(f"the body does not say what to do: {error}") from None
         visitor = visitor_of(request.scope)
         who = visitor.name if visitor else "owner"
-        done = await self._operator.act(what, action, target, _text("id", action_id, ID_CHARS), who)
+        done = await self._operator.act(what, action, target, checked_text("id", action_id, ID_CHARS), who)
         if isinstance(done, Impossible):
             return json_response({"error": done.why}, 409)
         return json_response({"done": True, "said": done.said})
 
 
-def _text(name: str, text: str, longest: int) -> str:
+def checked_text(name: str, text: str, longest: int) -> str:
+    """A short printable text; raises BadRequest for another."""
     if not 0 < len(text) <= longest or not text.isprintable():
         raise BadRequest(f"{name} must have 1 to {longest} printable characters")
     return text

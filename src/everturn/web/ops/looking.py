@@ -62,7 +62,7 @@ class Looking:
     async def overview(self, _: Request) -> Response:
         """`GET /ops/api/overview`: everything at one look."""
         status, alive = self._control.status(), await self._store.alive()
-        seen = await self._store.read(_everything)
+        seen = await self._store.read(_everything, self._clock.now())
         return json_response(
             {
                 "now": self._clock.now(),
@@ -147,8 +147,8 @@ class _Seen:
         self.recoveries = recovered
 
 
-def _everything() -> Op[_Seen]:
-    return _Seen((yield from counts()), (yield from instances()), (yield from accounts()), (yield from recoveries()))
+def _everything(now: float) -> Op[_Seen]:
+    return _Seen((yield from counts(now)), (yield from instances()), (yield from accounts()), (yield from recoveries()))
 
 
 def _limit(query: Mapping[str, str]) -> int:

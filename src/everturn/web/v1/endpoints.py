@@ -118,6 +118,7 @@ class V1:
         self.following = Following(hub, store, self._platform, heartbeat_s)
         self._open: dict[asyncio.Future[Any], str] = {}
         self._clients: Counter[str] = Counter()
+        self._closing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -129,7 +130,8 @@ class V1:
             await answer(send, malformed(error))
 
     def close(self) -> None:
-        """End what waits: its clients come back with their keys."""
+        """End what waits, now or after its commit: its clients come back with their keys."""
+        self._closing = True
         for task in list(self._open):
             task.cancel()
 
@@ -247,6 +249,8 @@ class V1:
             await answer(send, error_reply(429, "too many requests of yours wait for an answer", retry_after(FULL_S)))
             return
         request = await self._stored(call)
+        if self._closing:  # meanwhile: nobody would end it
+            raise NotPossible(stopping())
         exchange = _Exchange(self.following, call, request, send)
         working = asyncio.ensure_future(exchange.run())
         left = asyncio.ensure_future(until_gone(receive))

@@ -137,12 +137,17 @@ export function platformsTable(place) {
     caption: 'Where people write', quiet: true, key: (row) => `${row.name} ${row.account}`, empty: 'No platform is connected.',
     columns: [
       { head: 'Platform', of: ['name', 'account'], draw: (row) => [row.name, row.account ? faint(row.account) : null] },
-      { head: 'State', of: ['state'], draw: (row) => stateName(row.state) || '–' },
+      { head: 'State', of: ['state', 'trouble', 'since'], draw: reached },
       { head: 'Last received', of: ['received_at'], draw: (row) => ago(row.received_at) },
       { head: 'Last sent', of: ['sent_at'], draw: (row) => ago(row.sent_at) },
       { head: 'In line', of: ['waiting', 'owed'], draw: (row) => `${row.waiting ?? 0} in, ${row.owed ?? 0} out` },
     ],
   });
+}
+
+function reached(row) {
+  const well = ['reading', 'open'].includes(row.state);
+  return [el('span', { class: well ? null : 'wrong' }, stateName(row.state) || '–'), row.since ? [' for ', since(row.since)] : null, row.trouble ? faint(row.trouble) : null].flat();
 }
 
 export function instancesTable(place) {

@@ -111,6 +111,7 @@ function showHead() {
   headline(tone, words);
   if (news) $('heard').textContent = words; // only what needs somebody is read out
   document.title = `${tone === 'trouble' ? '● ' : ''}Operations · Everturn`;
+  document.querySelector('nav [data-view=people]').dataset.count = overview.counts.asking || '';
   const shape = JSON.stringify([overview.gateway, overview.counts.sessions]);
   if ($('about').shape !== shape) $('about').replaceChildren(...aboutGateway(overview));
   $('about').shape = shape;

@@ -8,7 +8,21 @@ import { count, recovery } from './words.js';
 
 const FEW = 10;
 const PAGE = 50;
-const MOST = 200;
+const MOST = 200; // the gateway gives so many at once
+const SHOWN = 2000;
+
+/** A list as far as it is wanted, page by page. */
+export async function many(path, field, limit, look = ask) {
+  let found = await look(`${path}&limit=${Math.min(limit, MOST)}`);
+  const rows = found[field];
+  while (found.next && rows.length < limit) {
+    found = await look(`${path}&limit=${Math.min(limit - rows.length, MOST)}&after=${encodeURIComponent(found.next)}`);
+    rows.push(...found[field]);
+  }
+  return { ...found, [field]: rows };
+}
+
+const further = (limit) => Math.min(SHOWN, limit + (limit < MOST ? PAGE : MOST));
 
 /** A tile: a figure, its name, and where more of it is. */
 const TILES = [
@@ -127,7 +141,7 @@ export class Sessions {
       reread();
     });
     $('sessions-more').addEventListener('click', () => {
-      this.limit = Math.min(MOST, this.limit + PAGE);
+      this.limit = further(this.limit);
       reread();
     });
   }
@@ -135,13 +149,13 @@ export class Sessions {
   async load(state) {
     this.state = state || 'all';
     const words = $('session-words').value.trim();
-    return ask(`/ops/api/sessions?state=${this.state}&limit=${this.limit}${words ? `&q=${encodeURIComponent(words)}` : ''}`);
+    return many(`/ops/api/sessions?state=${this.state}${words ? `&q=${encodeURIComponent(words)}` : ''}`, 'sessions', this.limit);
   }
 
   show({ sessions, next }) {
     mark('session-states', `#sessions=${this.state}`);
     this.table.show(sessions);
-    $('sessions-more').hidden = !next || this.limit >= MOST;
+    $('sessions-more').hidden = !next || this.limit >= SHOWN;
   }
 
   again() {
@@ -171,7 +185,7 @@ export class Messages {
     };
     this.limit = PAGE;
     $('messages-more').addEventListener('click', () => {
-      this.limit = Math.min(MOST, this.limit + PAGE);
+      this.limit = further(this.limit);
       reread();
     });
   }
@@ -185,7 +199,8 @@ export class Messages {
     this.picked ??= LOOKED_AT.find((name) => counts[COUNTED[name]]) ?? 'waiting';
     this.state = MESSAGES[state] ? state : this.picked;
     this.counts = counts;
-    return ask(`/ops/api/${MESSAGES[this.state][0]}&limit=${this.limit}`);
+    const [path, field] = MESSAGES[this.state];
+    return many(`/ops/api/${path}`, field, this.limit);
   }
 
   show(found) {
@@ -195,7 +210,7 @@ export class Messages {
     $('messages-about').textContent = words;
     for (const name of Object.keys(this.tables)) $(`messages-${name}`).hidden = name !== this.state;
     this.tables[this.state].show(found[field]);
-    $('messages-more').hidden = !found.next || this.limit >= MOST;
+    $('messages-more').hidden = !found.next || this.limit >= SHOWN;
   }
 
   again() {
@@ -203,22 +218,29 @@ export class Messages {
   }
 }
 
-/** The charts are fetched when somebody looks at them. */
-class Charts {
-  async load(hours) {
-    const { Figures } = await import('./figures.js').catch(() => { throw new Away('no charts'); });
-    this.figures ??= new Figures();
-    return this.figures.load(hours);
+/** A view whose code is fetched when somebody looks at it. */
+class Later {
+  constructor(fetched) {
+    this.fetched = fetched;
+  }
+
+  async load(detail) {
+    this.view ??= await this.fetched().catch(() => { throw new Away('not fetched'); });
+    return this.view.load(detail);
   }
 
   show(found) {
-    this.figures.show(found);
+    this.view.show(found);
+  }
+
+  again() {
+    this.view?.again?.();
   }
 }
 
 /** The views by their name in the address. */
 export function makeViews(acts, reread) {
-  return { now: new Now(acts), sessions: new Sessions(acts, reread), messages: new Messages(acts, reread), figures: new Charts(), life: new Life() };
+  return { now: new Now(acts), sessions: new Sessions(acts, reread), messages: new Messages(acts, reread), figures: new Later(async () => new (await import('./figures.js')).Figures()), people: new Later(async () => new (await import('./people.js')).People(acts)), life: new Life() };
 }
 
 /** What the gateway is, in a line. */

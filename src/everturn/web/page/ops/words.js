@@ -32,17 +32,18 @@ export function moment(at, now, exact = false) {
 }
 
 /** One sentence that says how things are, and its tone: well, look, trouble or away. */
-export function howItIs({ now, gateway, counts }) {
+export function howItIs({ now, gateway, counts, platforms = [] }) {
   const c = counts;
   if (gateway.trouble) return { tone: 'trouble', words: `The database gives trouble: ${gateway.trouble}` };
   if (gateway.state && !['running', 'ready'].includes(gateway.state)) return { tone: 'look', words: `The gateway is ${gateway.state}. ${whatRuns(c)}` };
   const wrong = [
+    ...platforms.filter((each) => each.trouble).map((each) => `${each.name} can not be read`),
     c.dead_replies && `${count(c.dead_replies, 'reply')} ${c.dead_replies === 1 ? 'was' : 'were'} not delivered`,
     c.doubtful && `${count(c.doubtful, 'reply')} may or may not have arrived`,
     c.dead_messages && `${count(c.dead_messages, 'message')} ${c.dead_messages === 1 ? 'was' : 'were'} given up`,
     c.suspended && `${count(c.suspended, 'conversation')} ${c.suspended === 1 ? 'is' : 'are'} set aside`,
   ].filter(Boolean);
-  if (wrong.length) return { tone: 'trouble', words: `${listed(wrong)}.` };
+  if (wrong.length) return { tone: 'trouble', words: `${capital(listed(wrong))}.` };
   const slow = [
     waitsLong(c.outbox_oldest_at, now) && `a reply has waited ${span(now - c.outbox_oldest_at)} to be sent`,
     waitsLong(c.inbox_oldest_at, now) && `a message has waited ${span(now - c.inbox_oldest_at)} for its turn`,
@@ -83,6 +84,7 @@ export function recovery(each, now) {
 const STATES = {
   active: 'active', working: 'works', resume_pending: 'interrupted, will go on', noted: 'goes on with the next message', suspended: 'set aside',
   running: 'running', waiting: 'waits for a yes', interrupted: 'interrupted', answered: 'answered', failed: 'failed', stopped: 'stopped', rolled_back: 'taken back',
+  trouble: 'can not be read', silent: 'says nothing',
 };
 
 const REFUSED = 'the platform refused it: ';

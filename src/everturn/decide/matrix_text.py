@@ -1,0 +1,81 @@
+"""Words on Matrix: how ours are shown, what they weigh, and what people's words mean for us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+
+from everturn.decide import markup
+from everturn.decide.addressed import addressed, trimmed
+from everturn.decide.commands import BY_NAME, canonical
+
+MATRIX = markup.Dialect(bold="strong", slanted="em", struck="del", newline="<br>", blocks=True)
+TEXT_WEIGHT = 16_000
+NOT_READ = (
+    "This room is encrypted, and I can not read encrypted messages. Please invite me to a room without encryption: it is"
+    " chosen when a room is made, and can not be switched off later."
+)
+NO_PLAIN_WORDS = (
+    "the room is encrypted, and everybody on its homeserver could read what we write: it is answered in a room without"
+    " encryption"
+)
+HTML_WEIGHT = 38_000  # with the text, an edit's first words and what the server adds, an event stays below 64 KiB
+_ESCAPED = re.compile(r'["\\\n\r\t\b\f]')
+_CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
+_QUOTED = re.compile(r"> (?:\* )?<@[^>\n]+>")
+_BANG = re.compile(r"!([A-Za-z][A-Za-z_-]*)(?=\s|$)")
+
+
+def weight(text: str) -> int:
+    """What a text costs in an event: its bytes as JSON. Every character costs at least one."""
+    return len(text.encode("utf-8", "replace")) + len(_ESCAPED.findall(text)) + 5 * len(_CONTROL.findall(text))
+
+
+def to_html(text: str) -> str | None:
+    """The text with its marks as tags; None where that would show nothing more, or not fit into an event."""
+    html = markup.to_html(text, MATRIX)
+    plain = escape(text, quote=False).replace("\n", "<br>")
+    return None if html == plain or weight(html) > HTML_WEIGHT else html
+
+
+def without_fallback(text: str) -> str:
+    """The words of a reply without the quotation that older clients put in front of it."""
+    if not _QUOTED.match(text):
+        return text
+    lines = text.split("\n")
+    kept = next((place for place, line in enumerate(lines) if not line.startswith(">")), len(lines))
+    return "\n".join(lines[kept:]).lstrip("\n")
+
+
+def for_us(
+    text: str, user: str, name: str, *, direct: bool, mentioned: bool, reply_to_us: bool, listening: bool
+) -> str | None:
+    """The words for the agent; None when they are not for us. `user` is our id, `name` how we are called in the room,
+    `mentioned` what the sender's client says.
+
+    A command may begin with an exclamation mark: many clients keep the slash for themselves.
+    """
+    local = user[1:].partition(":")[0]
+    named, words = _without_names(text, tuple(each for each in (user[1:], name, local) if each), told=mentioned)
+    return addressed(
+        _slashed(words), local, direct=direct, reply_to_us=reply_to_us, listening=listening or named or mentioned
+    )
+
+
+def _slashed(text: str) -> str:
+    bang = _BANG.match(text)
+    known = bang is not None and canonical(bang[1].lower()) in BY_NAME
+    return f"/{text[1:]}" if known else text
+
+
+def _without_names(text: str, names: Sequence[str], *, told: bool) -> tuple[bool, str]:
+    """Whether we are named, and the words without our name at their beginning or end: in the middle it is part of a
+    sentence. A bare name counts only where it is followed by a colon or comma, or the client says that it means us.
+    """
+    name = "|".join(re.escape(each) for each in sorted(names, key=len, reverse=True))
+    at = rf"(?<!\w)@(?:{name})(?!\w)"
+    bare_first, bare_last = (rf"(?:{name})(?!\w)[,:]?", rf"|(?<!\w)(?:{name})") if told else (rf"(?:{name})[,:]", "")
+    first = rf"{at}[,:]?|{bare_first}"
+    found = any(re.search(each, text, re.IGNORECASE) for each in (rf"\A\s*(?:{first})", at))
+    return found, trimmed(text, first, f"{at}{bare_last}") if found or told else text

@@ -1,0 +1,145 @@
+"""How a homeserver is asked, with every way in which that can fail named after the reaction it demands; and files.
+
+The access token is sent in a header alone, so that no address and no error can show it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from functools import cache
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from everturn.decide.matrix_errors import Missing, error_of
+from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
+from everturn.platform.matrix.wire import UNREADABLE, Failure, Known, is_media
+
+T = TypeVar("T")
+API = "/_matrix/client/v3"
+CONNECT_S = 10.0
+ANSWER_S = 30.0
+UPLOAD_S = 120.0
+UNREACHABLE_S = 2.0
+PIECE_BYTES = 1 << 16
+NOT_THERE = frozenset({404, 405})
+# Nothing left this machine.
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
+DOWNLOADS = ("/_matrix/client/v1/media/download", "/_matrix/media/v3/download")  # the second on servers of before 2024
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """Whom we believe who they are. Reading the list takes a tenth of a second, and is done once in a process."""
+    return httpx.create_ssl_context()
+
+
+class Requests:
+    """The way of one account to its homeserver."""
+
+    def __init__(self, url: str, token: str, page: int = 100) -> None:
+        self.page = page
+        self._client = httpx.AsyncClient(
+            base_url=url.rstrip("/"),
+            headers={"authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+            verify=trusted(),
+            limits=httpx.Limits(max_connections=32, max_keepalive_connections=16),
+        )
+
+    async def close(self) -> None:
+        """End the connections."""
+        await self._client.aclose()
+
+    # -- files ---------------------------------------------------------------------------------------------------------
+
+    async def upload(self, content: bytes, name: str, mime: str) -> str:
+        """Give the server a file; its mxc:// address. Nobody sees it yet, so that it may be done again."""
+        headers = {"content-type": mime or "application/octet-stream"}
+        try:
+            answer = await self.request(
+                "POST", "/_matrix/media/v3/upload", params={"filename": name}, content=content, headers=headers,
+                timeout=UPLOAD_S,
+            )  # fmt: skip
+        except OutcomeUnknown as error:
+            raise TryLater(str(error), UNREACHABLE_S) from None
+        return read_answer(answer, Known).content_uri
+
+    async def download(self, address: str) -> AsyncIterator[bytes]:
+        """What an mxc:// address stands for, piece by piece. It was written by a stranger: no other address is asked for."""
+        path = address.removeprefix("mxc://")
+        if not is_media(address):
+            raise Refused("this is not the address of a file on Matrix")
+        for place, begin in enumerate(DOWNLOADS):
+            try:
+                async with aclosing(self._pieces(f"{begin}/{quote(path)}")) as pieces:  # who stops early hangs up
+                    async for piece in pieces:
+                        yield piece
+            except Missing:
+                if place + 1 == len(DOWNLOADS):
+                    raise
+            else:
+                return
+
+    async def _pieces(self, path: str) -> AsyncGenerator[bytes, None]:
+        try:
+            async with self._client.stream("GET", path, follow_redirects=True, timeout=UPLOAD_S) as response:
+                if response.status_code in NOT_THERE:  # an older server may say so without a code
+                    raise Missing(f"the homeserver has no such file (HTTP {response.status_code})")
+                if not response.is_success:
+                    raise _failure(response, await response.aread())
+                async for piece in response.aiter_bytes(PIECE_BYTES):
+                    yield piece
+        except httpx.HTTPError as error:
+            raise TryLater(f"the file could not be fetched: {type(error).__name__}", UNREACHABLE_S) from None
+        except OutcomeUnknown as error:  # reading changes nothing
+            raise TryLater(str(error), UNREACHABLE_S) from None
+
+    # -- the one way to ask --------------------------------------------------------------------------------------------
+
+    async def get(
+        self, path: str, kind: type[T], params: dict[str, str] | None = None, within_s: float = ANSWER_S
+    ) -> T:
+        """What is there."""
+        return read_answer(await self.request("GET", path, params=params, timeout=within_s), kind)
+
+    async def request(self, method: str, path: str, *, timeout: float = ANSWER_S, **more: Any) -> bytes:
+        """What it answers. Raises PlatformError."""
+        limits = httpx.Timeout(timeout, connect=CONNECT_S)
+        address = path if path.startswith("/_") else f"{API}{path}"
+        try:
+            response = await self._client.request(method, address, timeout=limits, **more)
+        except NOT_SENT as error:
+            raise TryLater(f"the homeserver can not be reached: {type(error).__name__}", UNREACHABLE_S) from None
+        except httpx.HTTPError as error:
+            raise OutcomeUnknown(f"the homeserver did not answer: {type(error).__name__}") from None
+        if not response.is_success:
+            raise _failure(response, response.content)
+        return response.content
+
+
+def read_answer(answer: bytes, kind: type[T]) -> T:
+    """What an answer says."""
+    try:
+        return msgspec.json.decode(answer, type=kind)
+    except UNREADABLE as error:
+        # A yes that is not understood: from something between us and the server, or from another kind of server.
+        raise OutcomeUnknown(f"what the homeserver answered is not understood: {error}") from None
+
+
+def _failure(response: httpx.Response, body: bytes) -> PlatformError:
+    try:
+        told = msgspec.json.decode(body, type=Failure)
+    except UNREADABLE:
+        told = Failure()  # from something between us and the server
+    return error_of(
+        response.status_code,
+        told.errcode,
+        told.error,
+        retry_after_ms=told.retry_after_ms,
+        retry_after=response.headers.get("retry-after", ""),
+    )

@@ -1,0 +1,180 @@
+"""Reading a homeserver: long polls, holes in a room's news filled, and the place from which to read on.
+
+Rooms are read beside each other, each by one reader at a time: what comes while a room is being read waits for it, and is read
+after it. The place is committed with the last message of what one poll brought, or after it, and never before all rooms are
+read: a death in the middle brings all of it again, and what is known already is recognised by its id. A room that can not be
+read, or that takes long, holds back the place, and nobody else. A poll that brought nothing for us moves the place too, but not
+each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import structlog
+from msgspec.structs import replace
+
+from everturn.clock import Clock
+from everturn.decide.matrix_errors import Forbidden, asked_s
+from everturn.decide.matrix_unread import UNREADABLE
+from everturn.decide.reconnecting import pause_s
+from everturn.errors import PlatformError
+from everturn.model import Inbound, ReadTo
+from everturn.platform.matrix.calls import Homeserver, at_best
+from everturn.platform.matrix.history import WANTED
+from everturn.platform.matrix.inviting import Invitations
+from everturn.platform.matrix.reading import Reader
+from everturn.platform.matrix.room_news import RoomNews
+from everturn.platform.matrix.rooms import STATE, KnownRooms
+from everturn.platform.matrix.unread import Unread, UnreadRooms
+from everturn.platform.matrix.wire import Event, Rooms, Sync, understood
+
+log = structlog.get_logger()
+SPARE_S = 10.0
+FIRST_S = 300.0  # an account with many rooms takes its server a while
+MOVED_EVERY_S = 60.0
+PATIENCE_S = 1.0  # so long the next poll waits for the rooms of the last one
+AT_ONCE = 16  # rooms that are read at a time: fewer than our connections, of which others need some
+FAILED_AT_ONCE = 4  # of those that could not be read before: they may take long again, and nobody waits behind them
+NOTHING: dict[str, list[str]] = {"types": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What we want to be told."""
+
+    look: str
+    news: str
+
+    @staticmethod
+    def of(user: str, page: int) -> Filters:
+        """For one account: what we say ourselves is no news."""
+        timeline = {"limit": page, "types": WANTED, "not_senders": [user]}
+        room = {"account_data": NOTHING, "ephemeral": NOTHING}
+        rest = {"presence": NOTHING, "account_data": NOTHING}
+        look = {**rest, "room": {**room, "timeline": {"limit": 1, **NOTHING}, "state": NOTHING}}
+        news = {**rest, "room": {**room, "timeline": timeline, "state": {"types": STATE}}}
+        return Filters(json.dumps(look), json.dumps(news))
+
+
+class Reading:
+    """One account, read from a place on. The place is kept here only after what stands before it is committed."""
+
+    def __init__(
+        self,
+        server: Homeserver,
+        reader: Reader,
+        rooms: KnownRooms,
+        invitations: Invitations,
+        clock: Clock,
+        poll_s: float,
+    ) -> None:
+        self._server = server
+        self._reader = reader
+        self._rooms = rooms
+        self._invitations = invitations
+        self._clock = clock
+        self._poll_s = poll_s
+        self._filters = Filters.of(reader.user, server.page)
+        self._news = RoomNews(server, reader, rooms)
+        self._moved_at = clock.monotonic()
+        self._committed: str | None = None
+        self._unread = UnreadRooms(clock.monotonic)
+        self.moves = 0  # how often we came into a room, or were out of one
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots_of_failed = asyncio.Semaphore(FAILED_AT_ONCE)
+
+    async def begin(self, since: str | None) -> str:
+        """Hear of the invitations that are open; where nothing was ever read, the place to read from is now. What was said
+        before is history, and nobody is answered for it.
+        """
+        look = await self._server.sync(None, self._filters.look, 0.0, FIRST_S)
+        await self._invitations.hear(look.rooms.invite)
+        self._unread.clear()
+        self._committed = look.next_batch if since is None else since
+        return self._committed
+
+    async def next(self, since: str) -> Sync:
+        """The next news, waited for."""
+        wait_s = self._unread.next_in_s(self._poll_s)
+        return await self._server.sync(since, self._filters.news, wait_s, wait_s + SPARE_S)
+
+    def trouble(self) -> str | None:
+        """Why some rooms can not be read, although the account can."""
+        return self._unread.trouble()
+
+    async def heard(self, news: Sync, since: str) -> AsyncIterator[Inbound | ReadTo]:
+        """What was said to us, and the place from which to read on as soon as all rooms are read."""
+        await self._invitations.hear(news.rooms.invite)
+        self._note(news.rooms, since)
+        said = placed = False
+        async for found in self._unread.read(self._heard_in, PATIENCE_S):
+            placed = bool(found) and not self._unread
+            said = said or bool(found)
+            for each in found[:-1]:
+                yield each
+            for each in found[-1:]:
+                yield replace(each, cursor=news.next_batch) if placed else each
+        if not placed and self._is_to_move(news.next_batch, said=said):
+            yield ReadTo(news.next_batch)
+            placed = True
+        if placed:
+            self._committed, self._moved_at = news.next_batch, self._clock.monotonic()
+
+    def _note(self, rooms: Rooms, since: str) -> None:
+        for room_id in rooms.leave:
+            self._rooms.forget(room_id)
+            self._unread.drop(room_id)
+            self.moves += 1
+        for room_id, about in rooms.join.items():
+            events = understood([*about.state.events, *about.timeline.events])
+            new = self._is_new(events)
+            self._rooms.hear(room_id, events)
+            self._unread.add(room_id, Unread(about, since, new))
+            self.moves += new
+
+    def _is_to_move(self, place: str, *, said: bool) -> bool:
+        if self._unread or place == self._committed:
+            return False
+        return said or self._clock.monotonic() - self._moved_at >= MOVED_EVERY_S
+
+    async def took(self, newest: dict[str, str]) -> None:
+        """They are committed: who wrote the newest message of a room sees that it was read."""
+        for room, event_id in newest.items():
+            await at_best(self._server.receipt(room, event_id))
+
+    def _is_new(self, events: list[Event]) -> bool:
+        """Whether we came into the room with this: not when only our name there changed."""
+        return any(
+            each.membership_of(self._reader.user) and each.unsigned.prev_content.get("membership") != "join"
+            for each in events
+        )
+
+    async def _heard_in(self, room_id: str, unread: Unread) -> list[Inbound]:
+        """What was said to us in one room; nothing, if it is closed to us before we can look at it. After any other failure it
+        is read again later: no message is passed over because a server has an error, unless that lasts.
+        """
+        try:
+            async with self._slots_of_failed if unread.failures else self._slots:
+                return await self._news.read(room_id, unread)
+        except Forbidden as error:
+            log.warning("a room can not be read", room=room_id, error=str(error))
+        except PlatformError as error:
+            await self._failed(room_id, unread, error)
+        return []
+
+    async def _failed(self, room_id: str, unread: Unread, error: PlatformError) -> None:
+        wait_s = pause_s(unread.failures + 1, random.random(), asked_s(error))  # noqa: S311  not a secret
+        if self._unread.put_back(room_id, unread, str(error), wait_s):
+            log.warning("a room is not readable", room=room_id, error=str(error), again_in_s=round(wait_s, 1))
+        else:
+            log.error("a room is passed over: it could not be read for an hour", room=room_id, error=str(error))
+            await at_best(self._news.tell(room_id, UNREADABLE, "unreadable", unread.since))
+
+    def close(self) -> None:
+        """Read no more."""
+        self._unread.clear()

@@ -1,0 +1,26 @@
+"""Chats that their platform gave another number. The first number stays in every key, so that the conversation goes on: no
+row of it is touched, and a turn that runs meanwhile does not notice.
+"""
+
+from __future__ import annotations
+
+from everturn.store.interface import Op, sql
+
+FIRST = "SELECT was FROM moved_chat WHERE platform=$1 AND account=$2 AND chat_id=$3"
+MOVE = (
+    "INSERT INTO moved_chat (platform, account, chat_id, was, at) VALUES ($1, $2, $3, $4, $5)"
+    " ON CONFLICT (platform, account, chat_id) DO NOTHING"
+)
+
+
+def move_chat(platform: str, account: str, chat_id: str, was: str, at: float) -> Op[None]:
+    """The chat that was known by the one number has the other now. Whoever says so again changes nothing."""
+    first = (yield from first_number(platform, account, was)) or was
+    if first != chat_id:
+        yield sql(MOVE, platform, account, chat_id, first, at)
+
+
+def first_number(platform: str, account: str, chat_id: str) -> Op[str | None]:
+    """The number that a chat had first; None for one that never moved."""
+    rows = yield sql(FIRST, platform, account, chat_id)
+    return str(rows[0][0]) if rows else None

@@ -1,0 +1,82 @@
+"""How the local platforms for tests listen on a port of this machine, and how they break a connection on order."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import StreamingResponse
+
+
+class Reset(Exception):
+    """The connection is dropped in the middle."""
+
+
+def broken_off() -> StreamingResponse:
+    """An answer that ends in the middle."""
+    return StreamingResponse(_cut(), headers={"content-length": "1000"}, media_type="application/json")
+
+
+async def _cut() -> AsyncIterator[bytes]:
+    yield b'{"ok":tr'
+    raise Reset
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Listening:
+    """A port that may be closed and opened again, and stays the same."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
+        self._server: _Server | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def open(self, app: Starlette) -> None:
+        """Answer with this, on the same port as before."""
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            _quiet(app), loop="none", lifespan="off", log_config=None, access_log=False, log_level="critical",
+            timeout_graceful_shutdown=1, timeout_keep_alive=600,
+        )  # fmt: skip
+        self._server = _Server(config)
+        self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
+
+    async def close(self) -> None:
+        """Nobody answers any more, as when a network is gone."""
+        if self._server is not None:
+            self._server.should_exit = self._server.force_exit = True
+        await self.ended()
+        self._task = None
+
+    async def ended(self) -> None:
+        """Wait until it is closed."""
+        if self._task is not None:
+            await self._task
+
+
+def _quiet(app: Starlette) -> Any:
+    """A dropped connection is what was ordered: the server closes it, and need not tell."""
+
+    async def run(scope: Any, receive: Any, send: Any) -> None:
+        with suppress(Reset):
+            await app(scope, receive, send)
+
+    return run

@@ -1,0 +1,47 @@
+"""A directory that was being filled when the process died is filled by the next life."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from everturn.agent.interface import Answer, TurnContext
+from everturn.platform.interface import Channel
+from everturn.store.operations.directory import directory
+from everturn.testing import FakePlatform, World
+from tests.crash.lives import DIED, DONE, Death, answer_to, undisturbed
+from tests.crash.processes import run_life
+from tests.crash.test_points import Homes, homes
+
+__all__ = ["homes"]
+PLACES = [Channel(f"c{number}", f"Channel {number}", "group") for number in range(150)]  # two commits
+
+
+class Filling:
+    """Answers; its story looks where people talk."""
+
+    def __init__(self, _: Path) -> None:
+        self.send: object = None
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Answer."""
+        await turn.calling()
+        return Answer(answer_to(turn.words))
+
+    async def story(self, world: World, platform: FakePlatform) -> None:
+        """What the platform lists and where somebody spoke is there, once."""
+        platform.say_once("one", "hello")
+        await platform.until(lambda: answer_to("hello") in platform.texts("one"))
+        platform.places = PLACES
+        await world.gateway.channels.look()
+        known = (await world.store.read(directory)).channels
+        assert sorted(each.chat_id for each in known) == sorted(["one", *(each.chat_id for each in PLACES)])
+        await world.stop()
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_the_next_life_fills_it(homes: Homes) -> None:
+    life = replace(homes.fresh("own", Death("channels.kept", 1)), agent=Filling)
+    assert run_life(life) == DIED
+    assert run_life(undisturbed(life)) == DONE
+    homes.forget(life)

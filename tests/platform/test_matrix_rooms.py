@@ -1,0 +1,141 @@
+"""Rooms of a real Synapse that can not be read, or not wholly: nobody's words are lost for it, and no other room waits."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import pytest
+
+from everturn.clock import SystemClock
+from everturn.decide.matrix_unread import LAST_FAILURES, TOO_MUCH, UNREADABLE
+from everturn.model import Inbound, ReadTo
+from everturn.platform.matrix.history import PAGES
+from tests.contracts.matrix import MatrixDriver
+from tests.synapse import SynapseServer
+from tests.waiting import LONGEST_S
+
+
+@pytest.fixture
+async def driver(synapse: SynapseServer) -> AsyncIterator[MatrixDriver]:
+    async with MatrixDriver(None, synapse) as driver:
+        yield driver
+
+
+class Hurried(SystemClock):
+    """An hour of waiting takes a third of a second."""
+
+    def monotonic(self) -> float:
+        return super().monotonic() * 10_000
+
+
+async def heard(reading: AsyncIterator[Inbound | ReadTo], count: int) -> list[Inbound | ReadTo]:
+    async with asyncio.timeout(LONGEST_S):
+        return [await anext(reading) for _ in range(count)]
+
+
+def said(found: list[Inbound | ReadTo]) -> list[str]:
+    return [each.text for each in found if isinstance(each, Inbound)]
+
+
+def places(found: list[Inbound | ReadTo]) -> list[bool]:
+    return [bool(each.cursor) for each in found]
+
+
+async def test_a_room_that_can_not_be_read_is_read_later_and_nobody_else_waits(driver: MatrixDriver) -> None:
+    """Promises 1 and 9: its messages come in their order, and until then the place is not committed."""
+    driver.room("bob"), driver.room("ann")
+    driver.proxy.fail("server", quote(driver.room("bob"), safe=""), times=10_000)
+    driver.says("one", "bob")
+    driver.says("two", "ann")
+    reading = driver.connected().inbound(driver.after)
+    (others,) = await heard(reading, 1)
+    later = asyncio.ensure_future(heard(reading, 2))
+    driver.says("three", "bob")
+    await driver.proxy.until(lambda: sum(each.fault == "server" for each in driver.proxy.calls) > 2)
+    driver.proxy.faults.clear()
+    found = await later
+    assert (said([others]), places([others])) == (["two"], [False])
+    assert (said(found), places(found)) == (["one", "three"], [False, True])
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_a_room_whose_history_does_not_answer_keeps_nobody_waiting(driver: MatrixDriver, *, broken: bool) -> None:
+    """Promises 1, 3 and 9: others are heard at once, again and again; its own hole is read before what came after it."""
+    driver.room("bob"), driver.room("ann")
+    driver.after = driver.bot.asks("GET", "/sync", params={"timeout": 0})["next_batch"]
+    for text in ("one", "two", "three"):
+        driver.says(text, "bob")
+    driver.says("hello", "ann")
+    driver.proxy.fail("limited", times=2)  # the look at the start, and the news
+    driver.proxy.fail("hang", "messages")
+    reading = driver.connected().inbound(driver.after)
+    others = await heard(reading, 1)
+    driver.says("four", "bob")
+    for text in ("again", "and again"):
+        driver.says(text, "ann")
+        others += await heard(reading, 1)
+    assert [each.fault for each in driver.proxy.calls if each.path.endswith("/messages")] == ["hang"]
+    assert (said(others), places(others)) == (["hello", "again", "and again"], [False] * 3)
+    driver.proxy.let_go(broken=broken)
+    found = await heard(reading, 4)
+    assert (said(found), places(found)) == (["one", "two", "three", "four"], [False, False, False, True])
+
+
+async def test_who_comes_in_while_a_room_is_asked_for_is_known(driver: MatrixDriver) -> None:
+    """The answer is older than the news that came in the meantime: with a third person it is no direct chat any more."""
+    bob, carol, room = driver.person("bob"), driver.person("carol"), driver.room("bob")
+    driver.proxy.fail("hang", "state", accepted=True)
+    driver.says("one", "bob")
+    reading = driver.connected().inbound(driver.after)
+    others = asyncio.ensure_future(heard(reading, 1))
+    await driver.proxy.until(lambda: driver.proxy.hanging)
+    bob.invites(room, carol.user_id)
+    carol.joins(room)
+    driver.says("hello", "ann")
+    assert said(await others) == ["hello"]
+    driver.proxy.let_go()
+    (found,) = await heard(reading, 1)
+    assert isinstance(found, Inbound)
+    assert (found.text, found.source.chat_type) == ("one", "group")
+
+
+async def test_a_proxys_page_and_an_error_in_the_middle_pass_nothing_over(driver: MatrixDriver) -> None:
+    driver.proxy.fail("error", "state", code=403, errcode="")
+    driver.proxy.fail("error", "state", code=404, errcode="M_NOT_FOUND")
+    driver.says("hello")
+    found = await heard(driver.connected(clock=Hurried(), poll_s=0.1).inbound(driver.after), 1)
+    assert (said(found), places(found)) == (["hello"], [True])
+
+
+async def test_a_room_that_stays_broken_is_passed_over_with_words_there_and_in_the_status(driver: MatrixDriver) -> None:
+    """Promises 9 and 13."""
+    platform = driver.connected(clock=Hurried())
+    reading = platform.inbound(driver.after)
+    driver.says("zero", "ann")
+    await heard(reading, 1)  # ann's room is known now
+    driver.proxy.fail("error", "state", code=500, errcode="M_UNKNOWN", times=LAST_FAILURES)
+    driver.says("lost", "bob")
+    told = []
+    for number in range(LAST_FAILURES):
+        driver.says(str(number), "ann")
+        await heard(reading, 1)
+        told += [platform.contact.trouble]
+    assert any(driver.room("bob") in str(each) for each in told)
+    driver.says("last", "bob")
+    found = [each for each in await heard(reading, 2) if each.cursor]
+    assert driver.texts("bob") == [UNREADABLE]
+    assert platform.contact.trouble is None
+    assert found
+
+
+@pytest.mark.parametrize("joined", ["before", "since"])
+async def test_more_than_is_read_afterwards_is_told_in_the_room_once(driver: MatrixDriver, joined: str) -> None:
+    """Promise 12."""
+    driver.room()
+    if joined == "before":
+        driver.after = driver.bot.asks("GET", "/sync", params={"timeout": 0})["next_batch"]
+    for number in range(PAGES + 4):
+        driver.says(str(number))
+    lives = [await heard(driver.connected(page=1).inbound(driver.after), PAGES + 1) for _ in range(2)]
+    assert [said(each) for each in lives] == [[str(number) for number in range(3, PAGES + 4)]] * 2
+    assert driver.texts() == [TOO_MUCH]
