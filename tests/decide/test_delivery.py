@@ -33,13 +33,11 @@ def waits(error: PlatformError, tries: int, failures: int = 1, *, harmless: bool
     return decision.at - NOW
 
 
-@pytest.mark.parametrize(
-    ("tries", "wait_s"), [(0, 1), (1, 1), (2, 2), (3, 4), (8, 128), (9, 256), (10, 300), (19, 300)]
-)
-def test_the_back_off_grows_to_five_minutes(tries: int, wait_s: float) -> None:
-    assert waits(TryLater("busy", 0), tries) == wait_s
-    assert waits(OutcomeUnknown("timed out"), tries) == wait_s
-    assert waits(PlatformError("odd"), tries) == wait_s
+@pytest.mark.parametrize(("failures", "wait_s"), [(0, 1), (1, 1), (2, 2), (3, 4), (6, 32), (7, 60)])
+def test_the_pause_after_a_failure_grows_to_a_minute(failures: int, wait_s: float) -> None:
+    assert waits(TryLater("busy", 0), failures, failures) == wait_s
+    assert waits(OutcomeUnknown("timed out"), failures, failures) == wait_s
+    assert waits(PlatformError("odd"), failures, failures) == wait_s
 
 
 def test_the_platforms_own_delay_is_kept() -> None:
@@ -54,8 +52,9 @@ def test_a_wait_that_was_ordered_is_no_failed_try() -> None:
     assert isinstance(decided(TryLater("flood", 40), 1000, 0, valid_s=59), GiveUp)
 
 
-def test_a_failure_after_many_waits_is_the_first() -> None:
-    assert waits(OutcomeUnknown("timed out"), 1000, 1) == 300
+def test_a_failure_after_many_waits_and_deaths_is_the_first() -> None:
+    assert waits(OutcomeUnknown("timed out"), 1000, 1) == 1
+    assert waits(OutcomeUnknown("timed out"), 1000, 1, harmless=True) == 1
 
 
 @pytest.mark.parametrize(("delay_s", "wait_s"), [(-5, 1), (math.nan, 1), (math.inf, 86_400)])

@@ -7,8 +7,7 @@ from enum import StrEnum
 
 from everturn.errors import PlatformError, Refused, TryLater
 
-LONGEST_BACKOFF_S = 300.0
-LONGEST_PATIENT_BACKOFF_S = 60.0  # who was told how long to wait, or does no harm, comes back soon after
+LONGEST_BACKOFF_S = 60.0
 LONGEST_DELAY_S = 86_400.0  # a platform that asks for more than a day is not believed
 MOST_FAILURES = 8  # about two minutes
 MOST_HARMLESS_FAILURES = 66  # about an hour: an upgrade of the other side is over by then
@@ -67,15 +66,16 @@ def after_failure(
 ) -> Retry | GiveUp:
     """Say when to try again after so many tries, of which so many failed, or why not to.
 
-    A wait that was ordered is no failed try: only the time for which the reply is of use bounds it. `harmless`: doing it
-    again can show nothing twice, so that a platform which is in trouble is waited for.
+    A wait that was ordered is no failed try: only the time for which the reply is of use bounds it. Nor is a death of ours,
+    so the pause after a failure grows with the failures alone. `harmless`: doing it again can show nothing twice, so that a
+    platform which is in trouble is waited for.
     """
     if isinstance(error, Refused):
         return GiveUp(f"the platform refused it: {error}")
     most = MOST_HARMLESS_FAILURES if harmless else MOST_FAILURES
     if failures >= most and not is_ordered(error):
         return GiveUp(f"gave up after {failures} failed attempts: {error}")
-    retry = Retry(now + _wait_s(error, tries, patient=harmless or is_ordered(error)))
+    retry = Retry(now + _wait_s(error, tries if is_ordered(error) else failures))
     if valid_until is not None and retry.at > valid_until:
         return GiveUp(f"{NO_USE}: {error}")
     return retry
@@ -108,8 +108,7 @@ def is_ordered(error: PlatformError) -> bool:
     return isinstance(error, TryLater) and error.delay_s > 0
 
 
-def _wait_s(error: PlatformError, tries: int, *, patient: bool) -> float:
-    longest_s = LONGEST_PATIENT_BACKOFF_S if patient else LONGEST_BACKOFF_S
-    backoff_s = min(longest_s, 2.0 ** min(max(tries - 1, 0), 10))
+def _wait_s(error: PlatformError, times: int) -> float:
+    backoff_s = min(LONGEST_BACKOFF_S, 2.0 ** min(max(times - 1, 0), 10))
     asked_s = min(error.delay_s, LONGEST_DELAY_S) if isinstance(error, TryLater) else 0.0
     return max(backoff_s, asked_s)
