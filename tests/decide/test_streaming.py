@@ -38,6 +38,7 @@ PACE = Pace(interval_s=1, min_chars=10, cursor="|")
         (Growth(first=True, since_s=1, grown=9), 0),
         (Growth(first=True, since_s=0, grown=1, boundary=True), 0),
         (Growth(first=True, since_s=0, grown=10, hold_s=7), 7),  # the platform's own delay is honoured
+        (Growth(first=True, since_s=0.25, grown=10, slow=2), 1.75),  # they went wrong, and are not tried again at once
         (Growth(since_s=0.25, grown=10), 0.75),
         (Growth(since_s=1, grown=10), 0),
         (Growth(since_s=1, grown=9), 1),  # a little waits for more, and is looked at meanwhile

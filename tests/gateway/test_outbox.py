@@ -230,6 +230,7 @@ async def test_a_reply_in_doubt_that_its_chat_leaves_is_not_open_for_ever(store_
     async with World(store_url, ScriptedAgent([]), [platform], clock, Settings(on_doubt="ask")) as world:
         message = platform.say("one", "hello")
         await platform.until(lambda: any("/resend" in text for text in platform.texts("one")))
+        await world.gateway.outbox.quiet()  # that it was asked is committed
         clock.advance(ASKED_S - HOUR)
         await world.gateway.upkeep.expire_doubts()
         await reply_to(world, message, "doubtful")
@@ -237,6 +238,35 @@ async def test_a_reply_in_doubt_that_its_chat_leaves_is_not_open_for_ever(store_
         await world.gateway.upkeep.expire_doubts()
         await reply_to(world, message, "sent")
     assert len(platform.texts("one")) == 2
+
+
+async def test_a_question_that_nobody_could_see_settles_no_doubt(store_url: str) -> None:
+    """Promise 13: it was owed for a day, and could not be sent."""
+    clock = ManualClock()
+    faults = [LOST, Fault(TryLater("flood", ASKED_S))]
+    platform = FakePlatform(faults=faults, surety=Surety.NEITHER)
+    async with World(store_url, ScriptedAgent([]), [platform], clock, Settings(on_doubt="ask")) as world:
+        message = platform.say("one", "hello")
+        await platform.until(lambda: platform.calls == 2)
+        await world.gateway.outbox.quiet()
+        clock.advance(ASKED_S + HOUR)
+        await world.gateway.upkeep.expire_doubts()
+        await reply_to(world, message, "doubtful")
+
+
+async def test_a_reply_that_is_in_doubt_again_is_asked_about_again(store_url: str) -> None:
+    platform = FakePlatform(faults=[LOST, None, LOST], surety=Surety.NEITHER)
+
+    def asked() -> list[str]:
+        return [text for text in platform.texts("one") if "/resend" in text]
+
+    async with World(store_url, ScriptedAgent([]), [platform], settings=Settings(on_doubt="ask")):
+        platform.say("one", "hello")
+        await platform.until(lambda: len(asked()) == 1)
+        platform.say("one", f"/resend {asked()[0].split()[-1]}")
+        await platform.until(lambda: len(asked()) == 2)
+        platform.say("one", f"/resend {asked()[0].split()[-1]}")
+        await platform.until(lambda: sum("echo: hello" in text for text in platform.texts("one")) == 3)
 
 
 async def test_a_long_answer_leaves_in_parts(store_url: str) -> None:

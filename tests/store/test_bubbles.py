@@ -186,7 +186,7 @@ async def test_a_question_leaves_the_bubble_above_it_and_the_answer_gets_another
 
 @pytest.mark.parametrize("in_hand", [False, True])
 async def test_a_question_of_the_next_attempt_finds_what_was_said_above_it(life: Life, in_hand: bool) -> None:  # noqa: FBT001
-    """It died before it asked. Who is just showing that it was interrupted goes on with it, and nothing is said twice."""
+    """It died before it asked. While somebody is just showing that it was interrupted, nothing is asked."""
     begun = await life.called()
     await shown(life, begun, "p1")
     await life.die()
@@ -194,7 +194,12 @@ async def test_a_question_of_the_next_attempt_finds_what_was_said_above_it(life:
     assert isinstance(pause, Reply)
     again, number, question = await life.began(), life.ids.next(), life.ids.next()
     asking = Asking(id=question, at=life.now, expires_s=60, delivery=STREAMS, bubble=number, said="all that was said")
-    await life.twice(ask_first, again, ToolCall("c1", "write", ask="May I?"), asking)
+    call = ToolCall("c1", "write", ask="May I?")
+    if in_hand:
+        assert pause.bubble is not None
+        assert (await life.twice(ask_first, again, call, asking)).may is May.LATER
+        assert [row[:3] for row in await life.look(BUBBLE)] == [(begun.turn, "paused", "sending")]
+        await life.twice(record_shown, pause, pause.kind, pause.sent_parts, pause.bubble, life.now)
+    assert (await life.twice(ask_first, again, call, asking)).may is May.ASKED
     rows = [row[:3] for row in await life.look(BUBBLE)]
-    left = (begun.turn, "paused", "sending") if in_hand else (number, "broken_off", "owed")
-    assert rows == [left, (question, "question", "owed")]
+    assert rows == [(number, "broken_off", "owed"), (question, "question", "owed")]

@@ -76,7 +76,7 @@ class Growth:
     grown: int  # characters; what is not a continuation counts as a whole
     first: bool = False  # nothing is on the screen
     boundary: bool = False  # the model has ended what it said for now
-    slow: float = 1.0  # how much flood control has slowed us
+    slow: float = 1.0  # how much flood control and failures have slowed us
     hold_s: float = 0.0  # the platform asked not to be called for so long
 
 
@@ -84,7 +84,7 @@ def wait_s(pace: Pace, growth: Growth) -> float:
     """How long to wait before the screen is changed; 0: now."""
     interval_s = slowed(pace, growth.slow)
     enough = growth.boundary or growth.grown >= pace.min_chars
-    if growth.first and enough:
+    if growth.first and enough and growth.slow == 1.0:  # what went wrong is not tried again at once
         return growth.hold_s
     least_s = interval_s if enough or growth.first else interval_s * PATIENT
     left_s = least_s - growth.since_s

@@ -26,6 +26,7 @@ from everturn.store.operations.approvals import (
 from everturn.store.operations.questions import tell_held
 
 FIRST_LOOK_S = 60.0
+LOOK_AGAIN_S = 0.2
 
 
 class Unwound(BaseException):
@@ -34,6 +35,14 @@ class Unwound(BaseException):
 
 async def ask(attempt: Attempt, call: ToolCall) -> Permission:
     """Begin a call that needs an approval, or say why it must not run; raises Unwound when the turn has to wait."""
+    while (permission := await _ask(attempt, call)).may is May.LATER:
+        await attempt.parts.clock.sleep(LOOK_AGAIN_S)
+    if permission.may is May.ASKED:
+        raise Unwound
+    return permission
+
+
+async def _ask(attempt: Attempt, call: ToolCall) -> Permission:
     parts, settings = attempt.parts, attempt.parts.settings
     bubble = parts.ids.next()  # before the question's: all that was said has its last shape before it is asked
     asking = Asking(
@@ -48,10 +57,7 @@ async def ask(attempt: Attempt, call: ToolCall) -> Permission:
     asked = parts.store.run(ask_first, attempt.begun, call, asking)
     # What follows the commit happens even if this task is cancelled meanwhile.
     asked.add_done_callback(partial(_asked, attempt))
-    permission = await asyncio.shield(asked)
-    if permission.may is May.ASKED:
-        raise Unwound
-    return permission
+    return await asyncio.shield(asked)
 
 
 def _asked(attempt: Attempt, asked: asyncio.Future[Permission]) -> None:

@@ -13,6 +13,7 @@ import structlog
 
 from everturn import points
 from everturn.decide.bubble_words import beneath
+from everturn.decide.delivery import Surety
 from everturn.decide.streaming import (
     Growth,
     Look,
@@ -28,7 +29,7 @@ from everturn.decide.streaming import (
 )
 from everturn.decide.text import split
 from everturn.errors import OutcomeUnknown, Refused, StoreError, TryLater
-from everturn.gateway.hands import Hand, Held
+from everturn.gateway.hands import Hand, Held, InDoubt
 from everturn.gateway.parts import Parts
 from everturn.gateway.screens import Screen
 from everturn.model import Bubble
@@ -174,6 +175,8 @@ class Live:
             await self._show()
         except (TryLater, OutcomeUnknown) as error:
             self._slow *= 2
+            # Where each repetition is seen, the last step alone repeats: it counts how often.
+            self._refused = isinstance(error, InDoubt) and self._platform.surety is Surety.NEITHER
             delay_s = error.delay_s if isinstance(error, TryLater) else 0.0
             self._not_before = self._parts.clock.monotonic() + delay_s
             self._changed.set()

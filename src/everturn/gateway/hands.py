@@ -30,6 +30,10 @@ class Held(EverturnError):
         self.action = action
 
 
+class InDoubt(OutcomeUnknown):
+    """A new part may be out."""
+
+
 def digest(text: str) -> str:
     """What a part shows, short enough for a row."""
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -139,7 +143,7 @@ class Hand:
 
     async def _doubt(self, error: Exception) -> NoReturn:
         await self.resolve()
-        raise OutcomeUnknown(f"{type(error).__name__}: {error}") from error
+        raise InDoubt(f"{type(error).__name__}: {error}") from error
 
     async def resolve(self) -> None:
         """A part may be out: by the platform's class it is repeated, looked for, marked; or, by policy, Held is raised."""

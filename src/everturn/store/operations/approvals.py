@@ -13,7 +13,7 @@ from everturn.errors import FenceLost
 from everturn.model import Event, SessionEntry, ToolCall
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.boundaries import release
-from everturn.store.operations.bubbles import set_aside
+from everturn.store.operations.bubbles import in_hand, set_aside
 from everturn.store.operations.entries import lock_entry, source_of
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, owe, report, tell
 from everturn.store.operations.turn_values import Begun
@@ -50,6 +50,7 @@ class May(StrEnum):
     ALLOWED = "allowed"  # it is begun
     REFUSED = "refused"  # it never runs; the model is told why
     ASKED = "asked"  # the turn waits and is no longer ours
+    LATER = "later"  # nothing happened: what was said before the question is just being put right on the screen
 
 
 class Permission(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +117,8 @@ def ask_first(begun: Begun, call: ToolCall, asking: Asking) -> Op[Permission]:
     if state == "approved" or (yield from _is_allowed(begun, call.name)):
         yield from begin_effect(begun, call, asking.at)
         return Permission(may=May.ALLOWED)
+    if (yield from in_hand(begun.turn)):
+        return Permission(may=May.LATER)
     return (yield from _ask(entry, begun, call, asking))
 
 
@@ -160,9 +163,9 @@ def _ask(entry: SessionEntry, begun: Begun, call: ToolCall, asking: Asking) -> O
         (yield from _authors(begun))[0], asking.at, expires_at,
     )  # fmt: skip
     yield from _let_wait(entry, begun, asking.at)
-    if asking.delivery.streams:
-        yield from set_aside(begun, asking.bubble, asking.said, asking.at)
     by_event = asking.delivery.by_event
+    if not by_event:
+        yield from set_aside(begun, asking.bubble, asking.said, asking.at)
     yield from owe(
         asking.id, begun.key, begun.turn, "question", begun.source, text, asking.at, Delivery(by_event=by_event), 0
     )

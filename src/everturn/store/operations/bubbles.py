@@ -40,7 +40,8 @@ def name_of(turn: int) -> Op[str]:
 
 def owe_answer(begun: Begun, text: str, at: float, delivery: Delivery, instance: int) -> Op[Reply | None]:
     """The obligation to deliver an answer: in the turn's bubble if it has one. The reply when it is ours to send at once."""
-    rows = (yield sql(ROW, begun.turn)) if delivery.streams else []
+    # Also where nothing grows at present: an earlier life may have shown first words on a platform that is off by now.
+    rows = [] if delivery.by_event else (yield sql(ROW, begun.turn))
     if not rows:
         reply = yield from owe(begun.turn, begun.key, begun.turn, REPLY, begun.source, text, at, delivery, instance)
         return (yield from _named(begun.turn, reply)) if delivery.streams else reply
@@ -71,7 +72,7 @@ def _in_doubt(turn: int, text: str, parts: str, bubble: Bubble, at: float) -> Op
     """Its first words may be out, and the owner's policy is not to send them again: the answer is kept, visibly."""
     asks = bubble.hold == Doubtful.ASK
     yield sql(
-        "UPDATE outbox SET kind='reply', text=$2, state=$3, ended_at=$4, dead_at=$4, instance=NULL, bubble=$5,"
+        "UPDATE outbox SET kind='reply', text=$2, state=$3, ended_at=$4, dead_at=$4, instance=NULL, bubble=$5, asked_at=NULL,"
         " error='its first words may have been sent when the gateway ended' WHERE id=$1",
         turn, text, "doubtful" if asks else "dead", None if asks else at, written(given_up(bubble, len(parts_of(parts)))),
     )  # fmt: skip
@@ -100,17 +101,20 @@ def pause(turn: int, at: float) -> Op[None]:
         yield sql(SAY, turn, PAUSED, bubble_words.PAUSED, at)
 
 
+def in_hand(turn: int) -> Op[bool]:
+    """Whether somebody is just showing that the turn was interrupted: a moment later its bubble can be set aside."""
+    rows = yield sql(ROW, turn)
+    return bool(rows) and rows[0][0] == "sending"
+
+
 def set_aside(begun: Begun, number: int, said: str, at: float) -> Op[None]:
     """A question follows: the bubble stays as it is, under a number of its own, and the answer gets another one. What was
     said and is not on the screen yet is owed before the question.
     """
     rows = yield sql(ROW, begun.turn)
-    paused = bool(rows) and rows[0][1] == PAUSED
-    if paused and rows[0][0] == "sending":  # who shows that it was interrupted has it in hand: it says all of it
-        return
-    bubble = bubble_of(rows[0][3]) if rows and (paused or rows[0][0] == "open") else None
+    bubble = bubble_of(rows[0][3]) if rows and (rows[0][1] == PAUSED or rows[0][0] == "open") else None
     if bubble is not None and (parts_of(rows[0][2]) or bubble.sending is not None):
-        kept = written(replace(bubble, said=said))
+        kept = written(replace(bubble, said=said or bubble.said))
         yield sql("UPDATE outbox SET id=$2, bubble=$3 WHERE id=$1", begun.turn, number, kept)
         yield sql(SAY, number, BROKEN_OFF, "", at)
         return

@@ -9,6 +9,12 @@ from everturn.store.operations.outbox import DOUBT, MARK_SENT, SEND_AGAIN
 from everturn.store.operations.telling import Delivery, owe, stored_source
 
 IN_DOUBT = "SELECT id, platform, source, asked_at FROM outbox WHERE key=$1 AND ended_at IS NULL AND state='doubtful' ORDER BY id/*lock*/"
+# Only a question that has been on the screen for so long was left by those who saw it.
+LEFT = (
+    "SELECT id FROM outbox WHERE ended_at IS NULL AND state='doubtful' AND asked_at<$1 AND EXISTS (SELECT 1 FROM outbox q"
+    " WHERE q.turn=outbox.id AND q.kind='doubt' AND q.state='sent' AND q.created_at>=outbox.asked_at AND q.ended_at<$1)"
+    " ORDER BY id LIMIT 500/*lock*/"
+)
 
 
 def ask_about_doubt(key: str, number: int, at: float) -> Op[bool]:
@@ -27,10 +33,7 @@ def ask_about_doubt(key: str, number: int, at: float) -> Op[bool]:
 
 def expire_doubts(before: float, at: float) -> Op[int]:
     """The chats were told to leave what had arrived, and left these: they count as sent. Returns how many."""
-    rows = yield sql(
-        "SELECT id FROM outbox WHERE ended_at IS NULL AND state='doubtful' AND asked_at<$1 ORDER BY id LIMIT 500/*lock*/",
-        before,
-    )
+    rows = yield sql(LEFT, before)
     for (reply,) in rows:
         yield sql(MARK_SENT, reply, at)
     return len(rows)

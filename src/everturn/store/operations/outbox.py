@@ -239,7 +239,7 @@ def doubt(reply: int, action: Doubtful, now: float, error: str, *, failed: bool 
     yield from note_try(reply, IN_DOUBT, error)
     state = "doubtful" if action is Doubtful.ASK else "owed"
     yield sql(
-        "UPDATE outbox SET state=$2, marked=CASE WHEN $3=1 THEN 1 ELSE marked END, look=$4, error=$5, due_at=$6,"
+        "UPDATE outbox SET state=$2, marked=CASE WHEN $3=1 THEN 1 ELSE marked END, look=$4, error=$5, due_at=$6, asked_at=NULL,"
         f" instance=NULL, {FAILED}$7, {COUNTED} WHERE id=$1 AND state='sending'",
         reply, state, int(action is Doubtful.MARK), int(action is Doubtful.LOOK), error, now, int(failed),
     )  # fmt: skip
