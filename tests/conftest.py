@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,13 @@ from tests.synapse import SynapseServer
 
 settings.register_profile("everturn", deadline=None)  # no test asserts a time: a busy machine is no fault
 settings.load_profile("everturn")
+
+
+def pytest_configure() -> None:
+    """Who runs the tests in the background ignores these signals, and every program that a test starts would as well."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

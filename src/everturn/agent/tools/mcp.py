@@ -103,15 +103,21 @@ class McpServer:
         """The connection, within the time a start may take."""
         if (link := self._current()) is not None:
             return link
-        self._begin()
         try:
-            await within(self._clock, self._settings.start_s, self._decided.wait())
+            await within(self._clock, self._settings.start_s, self._started())
         except TimeoutError:
             log.warning("an MCP server takes too long to start", server=self._settings.name)
             await self._drop()
         if (link := self._current()) is None:
             raise ToolError(f"the server {self._settings.name} is not available now.")
         return link
+
+    async def _started(self) -> None:
+        """Start it, and wait until that is decided. A connection that is over ends first: its start says nothing any more."""
+        while self._serving is not None and self._over.is_set():
+            await asyncio.wait({self._serving})
+        self._begin()
+        await self._decided.wait()
 
     def _current(self) -> Link | None:
         return self._link
