@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from everturn.decide.streaming import Look, Pace
 from everturn.errors import ConfigError
 from everturn.gateway.parts import Policies, Settings
 from everturn.settings import Config, MediaConfig, ResetConfig, RightsConfig, nearest
-from everturn.settings.platforms import PlatformConfig
 from everturn.settings.streaming import given
 
 DIRECTORY_S = 300.0
@@ -33,7 +32,7 @@ def settings_of(config: Config) -> Settings:
     """The numbers the gateway works by."""
     recovery, limits = config.recovery, config.limits
     sessions, approvals = config.sessions, config.approvals
-    platforms = platforms_of(config)
+    platforms = config.platforms.by_name()
     return Settings(
         isolation=Isolation(sessions.group_sessions_per_user, sessions.thread_sessions_per_user),
         routes=tuple(Route(**asdict(route)) for route in config.routes),
@@ -95,18 +94,11 @@ def _joined(one: Mapping[str, Table], other: Mapping[str, Table]) -> dict[str, T
     return {name: {**one.get(name, {}), **other.get(name, {})} for name in {**one, **other}}
 
 
-def platforms_of(config: Config) -> dict[str, PlatformConfig]:
-    """The settings of every chat platform there is, switched on or not."""
-    built_in = {each.name: getattr(config.platforms, each.name) for each in fields(config.platforms)}
-    own = built_in.pop("own")
-    return {**own, **built_in}
-
-
 def admission_of(config: Config) -> Admission:
     """Who may speak on each chat platform. Every one has a policy, and what has none admits nobody."""
     policies = {
         name: Policy(allow=each.allow, chats=each.allow_chats, unknown=each.unknown)
-        for name, each in platforms_of(config).items()
+        for name, each in config.platforms.by_name().items()
     }
     return Admission(policies=policies, owners=config.rights.owners)
 

@@ -41,7 +41,23 @@ def test_how_answers_are_shown_in_a_chat_is_told_with_the_table_that_decides(tmp
     assert "agent.kind" not in chat
 
 
-@pytest.mark.parametrize(("asked", "said"), [("--chat=7", "needs --platform"), ("--platform=telegarm", "there are")])
+def test_how_answers_are_shown_on_a_platform_of_the_owners_is_told_too(tmp_path: Path) -> None:
+    text = '[platforms.own.folder]\nenabled = true\nobject = "folder_platform:FolderPlatform"\n[display.platform.folder]\ntyping = false\n'
+    (tmp_path / "everturn.toml").write_text(text)
+    there = json.loads(everturn("config", "show", "--json", "--platform=folder", home=tmp_path).out)["settings"]
+    file = f"file {tmp_path / 'everturn.toml'}"
+    assert there["display.typing"] == {"value": False, "origin": f"[display.platform.folder], {file}"}
+    assert "there are folder, telegram, matrix" in everturn("config", "show", "--platform=own", home=tmp_path).err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("--chat=7", "needs --platform"),
+        ("--platform=telegarm", "there are telegram, matrix"),
+        ("--platform=own", "unknown platform 'own'"),
+    ],
+)
 def test_a_place_that_is_none_is_refused(tmp_path: Path, asked: str, said: str) -> None:
     ended = everturn("config", "show", asked, home=tmp_path)
     assert (ended.code, ended.out) == (2, "")

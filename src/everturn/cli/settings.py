@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 
 import click
@@ -49,7 +48,7 @@ def show(home: Home, config_file: Path | None, as_json: bool, platform: str | No
 def _check_place(loaded: Loaded, platform: str | None, chat: str | None) -> None:
     if chat is not None and platform is None:
         raise click.UsageError("--chat needs --platform")
-    known = [each.name for each in fields(loaded.config.platforms)]
+    known = loaded.config.platforms.by_name()
     if platform is not None and platform not in known:
         raise click.UsageError(f"unknown platform {platform!r}; there are {', '.join(known)}")
 

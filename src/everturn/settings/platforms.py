@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from everturn.settings.agent import PLATFORM_NAME, object_problem
@@ -178,3 +178,8 @@ class PlatformsConfig:
         name=PLATFORM_NAME,
         name_form="a platform's name has small letters, digits and _",
     )
+
+    def by_name(self) -> dict[str, PlatformConfig]:
+        """Every chat platform there is, switched on or not: those of our own and, beside them, the owner's."""
+        ours = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "own"}
+        return {**self.own, **ours}
