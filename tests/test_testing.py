@@ -1,10 +1,14 @@
 """The kit for people who write adapters and agents does what it says, so that their tests may rely on it."""
 
 import asyncio
+import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import everturn.testing
 from everturn.decide.delivery import Surety
 from everturn.errors import Conflict, OutcomeUnknown, Refused, TryLater
 from everturn.model import Effect, Inbound, SessionSource
@@ -235,3 +239,17 @@ async def test_a_world_may_have_several_platforms(store_url: str) -> None:
         for platform in platforms:
             await told(platform, "one", "here")
     assert [len(platform.screen) for platform in platforms] == [1, 2]
+
+
+# -- The servers beside it --------------------------------------------------------------------------------------------
+
+
+def test_the_kit_names_the_servers_beside_it_and_loads_none_of_them() -> None:
+    """Who writes an adapter finds them; who only wants a fake platform waits for no web server."""
+    servers = ("everturn.testing_telegram", "everturn.testing_matrix")
+    asked = f"import sys, everturn.testing; print([name for name in {servers} if name in sys.modules])"
+    loaded = subprocess.run([sys.executable, "-P", "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"
+    for server in servers:
+        assert server in (everturn.testing.__doc__ or "")
+        assert importlib.util.find_spec(server)

@@ -1,5 +1,9 @@
 """For people who write adapters and agents: a platform that misbehaves on order, a scripted agent, a clock that is moved
 by hand, and a world that wires them to a real gateway. Nothing here is patched or mocked.
+
+The platforms' own servers are beside it, and are loaded by who imports them: `everturn.testing_telegram`, a Telegram on this
+machine, and `everturn.testing_matrix`, a way to a homeserver that misbehaves. Both keep to the platform's documentation, and fail
+when told to.
 """
 
 from __future__ import annotations
