@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
 import httpx
@@ -12,7 +13,22 @@ import pytest
 from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup
 from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, NetworkError, RetryAfter
 
-from everturn.testing_telegram import TOKEN, Telegram, TelegramServer, group, person, topic, upgrade
+from everturn.testing_telegram import (
+    TOKEN,
+    Person,
+    Telegram,
+    TelegramServer,
+    entities,
+    group,
+    hooks,
+    methods,
+    people,
+    person,
+    queue,
+    serving,
+    topic,
+    upgrade,
+)
 
 
 @pytest.fixture
@@ -295,3 +311,47 @@ async def test_a_wrong_token_or_method_is_told_so(server: TelegramServer) -> Non
         assert [each.status_code for each in answers] == [401, 404, 404]
         posted = await client.post(f"/bot{TOKEN}/GETME", json={})
     assert posted.json()["result"]["username"] == "everturn_bot"
+
+
+# -- what it follows ---------------------------------------------------------------------------------------------------
+
+
+def pageless(place: ModuleType | type) -> list[str]:
+    """What is public there, was made there, and names no page of Telegram's documentation."""
+    module = place.__name__ if isinstance(place, ModuleType) else place.__module__
+    public = {name: each for name, each in vars(place).items() if not name.startswith("_")}
+    acts = {
+        name: each
+        for name, each in public.items()
+        if isinstance(each, property) or (isinstance(each, FunctionType | type) and each.__module__ == module)
+    }
+    return [name for name, each in acts.items() if "https://core.telegram.org/" not in (each.__doc__ or "")]
+
+
+def test_each_method_names_its_own_page() -> None:
+    page = "https://core.telegram.org/bots/api#{}"
+    named = {name: method.__doc__ or "" for name, method in methods.METHODS.items()}
+    assert [name for name, text in named.items() if page.format(name) not in text.split()] == []
+
+
+@pytest.mark.parametrize("place", [methods, people, Person, serving.Api])
+def test_what_telegram_and_its_people_do_names_the_page_that_it_follows(place: ModuleType | type) -> None:
+    assert pageless(place) == []
+
+
+@pytest.mark.parametrize("module", [entities, hooks, methods, people, queue])
+def test_what_follows_one_page_throughout_names_it_above(module: ModuleType) -> None:
+    assert "https://core.telegram.org/bots/api#" in (module.__doc__ or "")
+
+
+def test_a_behaviour_without_a_page_is_seen() -> None:
+    class Silent:
+        """One without, and one with."""
+
+        def says(self) -> None:
+            """Write."""
+
+        def edits(self) -> None:
+            """Change it. https://core.telegram.org/bots/api#update"""
+
+    assert pageless(Silent) == ["says"]

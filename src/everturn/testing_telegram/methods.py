@@ -1,4 +1,4 @@
-"""The methods of the Bot API that are understood here; each is described at https://core.telegram.org/bots/api#METHOD."""
+"""The methods of the Bot API that are understood here. https://core.telegram.org/bots/api#available-methods"""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ NOT_MODIFIED = (
 
 @dataclass(frozen=True)
 class Given:
-    """The parameters of a call: from a form everything is text, and what is not simple is JSON."""
+    """The parameters of a call: from a form everything is text, and what is not simple is JSON.
+
+    https://core.telegram.org/bots/api#making-requests
+    """
 
     values: dict[str, Any]
 
@@ -69,7 +72,10 @@ def _method(function: Method) -> Method:
 
 
 async def answer(telegram: Telegram, method: str, given: Given) -> Any:
-    """The result of a method; its name may be written in any case. Raises ApiError."""
+    """The result of a method; its name may be written in any case. Raises ApiError.
+
+    https://core.telegram.org/bots/api#making-requests
+    """
     found = METHODS.get(method.lower())
     if found is None:
         raise ApiError(404, "Not Found")
@@ -82,13 +88,13 @@ async def answer(telegram: Telegram, method: str, given: Given) -> Any:
 
 @_method
 def get_me(telegram: Telegram, _: Given) -> Object:
-    """getMe."""
+    """https://core.telegram.org/bots/api#getme"""
     return telegram.bot
 
 
 @_method
 async def get_updates(telegram: Telegram, given: Given) -> list[Object]:
-    """getUpdates."""
+    """https://core.telegram.org/bots/api#getupdates"""
     wanted = given.object("allowed_updates")
     return await telegram.queue.poll(
         given.number("offset"), given.number("limit", 100), float(given.text("timeout", "0")), wanted
@@ -97,7 +103,10 @@ async def get_updates(telegram: Telegram, given: Given) -> list[Object]:
 
 @_method
 def set_webhook(telegram: Telegram, given: Given) -> bool:
-    """setWebhook: the secret comes back in X-Telegram-Bot-Api-Secret-Token."""
+    """https://core.telegram.org/bots/api#setwebhook
+
+    The secret comes back in X-Telegram-Bot-Api-Secret-Token.
+    """
     secret = given.text("secret_token")
     if not all(each.isascii() and (each.isalnum() or each in "_-") for each in secret) or len(secret) > SECRET_UNITS:
         raise bad("secret token contains unallowed characters")
@@ -114,7 +123,7 @@ def set_webhook(telegram: Telegram, given: Given) -> bool:
 
 @_method
 def delete_webhook(telegram: Telegram, given: Given) -> bool:
-    """deleteWebhook."""
+    """https://core.telegram.org/bots/api#deletewebhook"""
     if given.flag("drop_pending_updates"):
         telegram.state.waiting.clear()
     telegram.state.hook = None
@@ -124,7 +133,7 @@ def delete_webhook(telegram: Telegram, given: Given) -> bool:
 
 @_method
 def get_webhook_info(telegram: Telegram, _: Given) -> Object:
-    """getWebhookInfo."""
+    """https://core.telegram.org/bots/api#getwebhookinfo"""
     hook = telegram.state.hook
     about: Object = {"url": hook.url if hook else "", "has_custom_certificate": False}
     about["pending_update_count"] = len(telegram.state.waiting)
@@ -139,7 +148,7 @@ def get_webhook_info(telegram: Telegram, _: Given) -> Object:
 
 @_method
 def get_chat(telegram: Telegram, given: Given) -> Object:
-    """getChat."""
+    """https://core.telegram.org/bots/api#getchat"""
     room = telegram.state.room(given.values.get("chat_id"))
     return {**room.chat, "accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": _GIFTS}
 
@@ -152,7 +161,7 @@ _GIFTS = {
 
 @_method
 def get_file(telegram: Telegram, given: Given) -> Object:
-    """getFile."""
+    """https://core.telegram.org/bots/api#getfile"""
     number = given.text("file_id")
     content = telegram.state.files.get(number)
     if content is None:
@@ -167,7 +176,7 @@ def get_file(telegram: Telegram, given: Given) -> Object:
 
 @_method
 def send_message(telegram: Telegram, given: Given) -> Object:
-    """sendMessage."""
+    """https://core.telegram.org/bots/api#sendmessage"""
     text, entities = _words(given, "text", TEXT_UNITS, "message is too long")
     if not text.strip():
         raise bad("message text is empty")
@@ -176,7 +185,7 @@ def send_message(telegram: Telegram, given: Given) -> Object:
 
 @_method
 def edit_message_text(telegram: Telegram, given: Given) -> Object:
-    """editMessageText."""
+    """https://core.telegram.org/bots/api#editmessagetext"""
     room = telegram.state.room(given.values.get("chat_id"))
     message = room.messages.get(given.number("message_id"))
     if message is None:
@@ -198,7 +207,10 @@ def edit_message_text(telegram: Telegram, given: Given) -> Object:
 
 @_method
 def delete_message(telegram: Telegram, given: Given) -> bool:
-    """deleteMessage: "a message can only be deleted if it was sent less than 48 hours ago"; a bot may delete its own."""
+    """https://core.telegram.org/bots/api#deletemessage
+
+    "a message can only be deleted if it was sent less than 48 hours ago"; a bot may delete its own.
+    """
     room = telegram.state.room(given.values.get("chat_id"))
     message = room.messages.get(given.number("message_id"))
     if message is None:
@@ -212,19 +224,19 @@ def delete_message(telegram: Telegram, given: Given) -> bool:
 
 @_method
 def send_document(telegram: Telegram, given: Given) -> Object:
-    """sendDocument."""
+    """https://core.telegram.org/bots/api#senddocument"""
     return _send_file(telegram, given, "document")
 
 
 @_method
 def send_photo(telegram: Telegram, given: Given) -> Object:
-    """sendPhoto."""
+    """https://core.telegram.org/bots/api#sendphoto"""
     return _send_file(telegram, given, "photo")
 
 
 @_method
 def send_voice(telegram: Telegram, given: Given) -> Object:
-    """sendVoice."""
+    """https://core.telegram.org/bots/api#sendvoice"""
     return _send_file(telegram, given, "voice")
 
 
@@ -246,7 +258,7 @@ def _send_file(telegram: Telegram, given: Given, kind: str) -> Object:
 
 @dataclass(frozen=True)
 class Upload:
-    """A file in a request."""
+    """A file in a request. https://core.telegram.org/bots/api#sending-files"""
 
     name: str
     content: bytes
@@ -254,7 +266,7 @@ class Upload:
 
 @_method
 def send_chat_action(telegram: Telegram, given: Given) -> bool:
-    """sendChatAction."""
+    """https://core.telegram.org/bots/api#sendchataction"""
     room = _open_room(telegram, given)
     room.typing += 1
     telegram.changed()
@@ -263,7 +275,10 @@ def send_chat_action(telegram: Telegram, given: Given) -> bool:
 
 @_method
 def set_message_reaction(telegram: Telegram, given: Given) -> bool:
-    """setMessageReaction: a bot may use the emoji of ReactionTypeEmoji, one for each message."""
+    """https://core.telegram.org/bots/api#setmessagereaction
+
+    A bot may use the emoji of https://core.telegram.org/bots/api#reactiontypeemoji, one for each message.
+    """
     room = telegram.state.room(given.values.get("chat_id"))
     message = room.messages.get(given.number("message_id"))
     if message is None:
@@ -278,7 +293,7 @@ def set_message_reaction(telegram: Telegram, given: Given) -> bool:
 
 @_method
 def answer_callback_query(telegram: Telegram, given: Given) -> bool:
-    """answerCallbackQuery."""
+    """https://core.telegram.org/bots/api#answercallbackquery"""
     number = given.text("callback_query_id")
     if telegram.state.presses.get(number) is not False:
         raise bad("query is too old and response timeout expired or query ID is invalid")
@@ -289,7 +304,10 @@ def answer_callback_query(telegram: Telegram, given: Given) -> bool:
 
 @_method
 def set_my_commands(telegram: Telegram, given: Given) -> bool:
-    """setMyCommands: at most 100, names of 1-32 lowercase letters, digits and underscores; a list for each scope."""
+    """https://core.telegram.org/bots/api#setmycommands
+
+    At most 100, names of 1-32 lowercase letters, digits and underscores; a list for each scope.
+    """
     commands = given.object("commands")
     for each in commands:
         name = each["command"]
@@ -312,13 +330,13 @@ def _scope(telegram: Telegram, given: Given) -> str:
 
 @_method
 def get_my_commands(telegram: Telegram, given: Given) -> list[Object]:
-    """getMyCommands."""
+    """https://core.telegram.org/bots/api#getmycommands"""
     return telegram.state.commands.get(_scope(telegram, given), [])
 
 
 @_method
 def create_forum_topic(telegram: Telegram, given: Given) -> Object:
-    """createForumTopic."""
+    """https://core.telegram.org/bots/api#createforumtopic"""
     room = _open_room(telegram, given)
     if not room.chat.get("is_forum"):
         raise bad("the chat is not a forum")

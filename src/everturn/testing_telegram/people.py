@@ -19,19 +19,24 @@ FIRST_GROUP = -100_200_000
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody on Telegram. What they do happens in their chat with the bot, unless another one is named."""
+    """Somebody on Telegram (https://core.telegram.org/bots/api#user). What they do happens in their chat with the bot, unless
+    another one is named.
+    """
 
     telegram: Telegram
     about: Object
 
     @property
     def id(self) -> int:
-        """Their number, which is also that of their chat with the bot."""
+        """Their number, which is also that of their chat with the bot. https://core.telegram.org/bots/api#chat"""
         number: int = self.about["id"]
         return number
 
     def says(self, text: str, chat: int | None = None, thread: int | None = None, reply_to: int | None = None) -> int:
-        """Write; the message's id."""
+        """Write; the message's id. Commands and mentions in it are marked, as Telegram does it.
+
+        https://core.telegram.org/bots/api#message (`text`, `reply_to_message`) and https://core.telegram.org/bots/api#messageentity
+        """
         return self._send({"text": text, "entities": found_in(text)}, chat, thread, reply_to)
 
     def edits(self, message_id: int, text: str, chat: int | None = None) -> None:
@@ -61,7 +66,10 @@ class Person:
         return number
 
     def presses_newest(self, label: str, chat: int | None = None) -> str | None:
-        """Press this button beneath the newest message that has it; None while there is no such message."""
+        """Press this button beneath the newest message that has it; None while there is no such message.
+
+        https://core.telegram.org/bots/api#inlinekeyboardbutton
+        """
         offering = [number for number, message in self._room(chat).messages.items() if _offers(message, label)]
         return self.presses(offering[-1], label, chat) if offering else None
 
@@ -97,7 +105,11 @@ class Person:
         return self._send({"sticker": self._file(content, **about, emoji=emoji, set_name="things")})
 
     def shares(self, chat: int | None = None, **what: Any) -> int:
-        """Send what has neither words nor a file: `location={...}`, `contact={...}`, `poll={...}`, `dice={...}`."""
+        """Send what has neither words nor a file: `location={...}`, `contact={...}`, `poll={...}`, `dice={...}`.
+
+        https://core.telegram.org/bots/api#location, https://core.telegram.org/bots/api#contact, https://core.telegram.org/bots/api#poll,
+        https://core.telegram.org/bots/api#dice
+        """
         return self._send(what, chat)
 
     def joins(self, chat: int) -> None:
@@ -156,7 +168,10 @@ def _caption(text: str) -> Object:
 
 
 def person(telegram: Telegram, name: str) -> Person:
-    """Somebody of this name, with a chat of their own with the bot; always the same."""
+    """Somebody of this name, with a chat of their own with the bot; always the same.
+
+    https://core.telegram.org/bots/api#user and https://core.telegram.org/bots/api#chat (`private`)
+    """
     state = telegram.state
     about = next((each for each in state.people.values() if each["first_name"] == name), None)
     if about is None:
@@ -175,7 +190,7 @@ def person(telegram: Telegram, name: str) -> Person:
 
 
 def group(telegram: Telegram, title: str, kind: str = "supergroup", *, forum: bool = False) -> int:
-    """A group, supergroup or channel with the bot in it; its number."""
+    """A group, supergroup or channel with the bot in it; its number. https://core.telegram.org/bots/api#chat"""
     state = telegram.state
     number = FIRST_GROUP - len(state.rooms)
     chat: Object = {"id": number, "type": kind, "title": title} | ({"is_forum": True} if forum else {})

@@ -49,7 +49,7 @@ class Queue:
         return update_id
 
     def jump(self, to: int | None = None) -> None:
-        """After a week without updates the next identifier is chosen at random."""
+        """After a week without updates the next identifier is chosen at random. https://core.telegram.org/bots/api#update"""
         self.state.next_update = random.randrange(1, 2**31 - 1) if to is None else to  # noqa: S311  not a secret
 
     def repeat(self, count: int = 1) -> None:
@@ -58,7 +58,10 @@ class Queue:
         self.notify()
 
     def confirm(self, offset: int) -> None:
-        """What stands before this offset is known to the bot; a negative one forgets all but so many."""
+        """What stands before this offset is known to the bot; a negative one forgets all but so many.
+
+        https://core.telegram.org/bots/api#getupdates (`offset`)
+        """
         state = self.state
         self.forget_old()
         if offset <= 0:
@@ -69,11 +72,11 @@ class Queue:
         state.confirmed = [*state.confirmed, *gone][-REMEMBERED:]
 
     def forget_old(self) -> None:
-        """Incoming updates are not kept longer than 24 hours."""
+        """Incoming updates are not kept longer than 24 hours. https://core.telegram.org/bots/api#getting-updates"""
         self.state.waiting = [each for each in self.state.waiting if self.now() - each.at < DAY_S]
 
     async def poll(self, offset: int, limit: int, timeout_s: float, allowed: Sequence[str] | None) -> list[Object]:
-        """getUpdates: waits up to `timeout_s` for the first update."""
+        """Waits up to `timeout_s` for the first update. https://core.telegram.org/bots/api#getupdates"""
         self.polls += 1
         if self.state.hook is not None:
             raise ApiError(409, HOOKED)

@@ -34,7 +34,7 @@ class Api:
         self._telegram = telegram
 
     async def call(self, request: Request) -> Response:
-        """GET or POST /bot<token>/METHOD."""
+        """GET or POST /bot<token>/METHOD. https://core.telegram.org/bots/api#making-requests"""
         method = request.path_params["method"]
         if problem := self._denied(request.path_params["token"]):
             return refusal(problem)
@@ -46,7 +46,7 @@ class Api:
         return await self._misbehave(fault, done, method, given)
 
     async def file(self, request: Request) -> Response:
-        """GET /file/bot<token>/<file_path>."""
+        """GET /file/bot<token>/<file_path>. https://core.telegram.org/bots/api#getfile"""
         content = self._telegram.state.files.get(request.path_params["name"])
         problem = self._denied(request.path_params["token"])
         fault = self._telegram.called("file", {"name": request.path_params["name"]})
@@ -57,7 +57,11 @@ class Api:
         return Response(content, media_type="application/octet-stream")
 
     def _denied(self, token: str) -> ApiError | None:
-        """A token that is revoked or unknown is not authorized; one that is no token is not found."""
+        """A token that is revoked or unknown is not authorized; one that is no token is not found.
+
+        https://core.telegram.org/bots/api#authorizing-your-bot says what a token looks like. Which code is answered stands nowhere (an
+        `error_code` may change, says https://core.telegram.org/bots/api#making-requests): python-telegram-bot's source has noted these.
+        """
         if token == TOKEN and not self._telegram.state.revoked:
             return None
         return UNAUTHORIZED if ":" in token else NOT_FOUND
@@ -93,7 +97,10 @@ def refusal(error: ApiError) -> Response:
 
 
 async def parameters(request: Request) -> Given:
-    """From the query, a form with or without files, or JSON: all four are allowed, together with GET and POST."""
+    """From the query, a form with or without files, or JSON: all four are allowed, together with GET and POST.
+
+    https://core.telegram.org/bots/api#making-requests
+    """
     given: dict[str, Any] = dict(request.query_params)
     kind = request.headers.get("content-type", "")
     body = await request.body()

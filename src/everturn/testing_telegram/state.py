@@ -29,7 +29,7 @@ class ApiError(Exception):
 
 
 def bad(description: str) -> ApiError:
-    """The request is wrong."""
+    """The request is wrong. https://core.telegram.org/bots/api#making-requests"""
     return ApiError(400, f"Bad Request: {description}")
 
 
@@ -48,7 +48,7 @@ class Room:
 
 @dataclass
 class Waiting:
-    """An update that the bot has not confirmed."""
+    """An update that the bot has not confirmed. https://core.telegram.org/bots/api#getting-updates"""
 
     update: Object
     at: float
@@ -91,7 +91,10 @@ class State:
         return self.next_number
 
     def room(self, chat_id: object) -> Room:
-        """The chat that a request names, by its number or its @name."""
+        """The chat that a request names, by its number or its @name. One that has another number now says which.
+
+        https://core.telegram.org/bots/api#sendmessage (`chat_id`), https://core.telegram.org/bots/api#responseparameters
+        """
         text = str(chat_id)
         found = self.rooms.get(int(text)) if text.lstrip("-").isdigit() else self._by_name(text)
         if found is None:

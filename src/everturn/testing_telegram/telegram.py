@@ -24,6 +24,7 @@ class Fault:
 
     `flood`: 429 with `retry_after`; `server`: 502; `reset`: the connection breaks in the middle of the answer; `slow`: the
     answer takes `seconds`; `error`: any `code` and `description`. `accepted`: what was asked is done all the same.
+    https://core.telegram.org/bots/api#responseparameters (`retry_after`) and https://core.telegram.org/bots/api#making-requests
     """
 
     kind: str
@@ -116,7 +117,7 @@ class Telegram:
     # -- what happens --------------------------------------------------------------------------------------------------
 
     def put(self, room: Room, message: Object) -> Object:
-        """A message appears in a chat. Its id grows, its date is now."""
+        """A message appears in a chat. Its id grows, its date is now. https://core.telegram.org/bots/api#message"""
         state = self.state
         whole = {"message_id": state.next_message, "date": int(self.now()), "chat": room.chat, **message}
         state.next_message += 1
@@ -136,7 +137,10 @@ class Telegram:
         return whole
 
     def tell(self, room: Room, kind: str, message: Object) -> None:
-        """Let the bot hear of a message, unless it is one of those that a group keeps from bots."""
+        """Let the bot hear of a message, unless it is one of those that a group keeps from bots.
+
+        https://core.telegram.org/bots/api#update (`message` and `channel_post`, new and edited)
+        """
         if self._may_hear(room, message):
             self.queue.add(POSTS[kind] if room.chat["type"] == "channel" else kind, message)
         self.changed()
