@@ -2,7 +2,6 @@
 
 import asyncio
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from everturn.platforms import token_of
 from everturn.testing_telegram import TOKEN, TelegramProcess, TelegramServer, person
 from tests.cli.answering import answering
 from tests.cli.program import everturn as program
-from tests.cli.typist import Typist
+from tests.cli.typist import at_a_terminal
 from tests.crash.gateways import Gateway, command
 
 
@@ -150,7 +149,8 @@ async def test_who_connects_is_offered_to_be_the_owner_and_is_answered_what_they
     async with TelegramServer() as server, Gateway(home, settings={}) as gateway:
         telegram = server.telegram
         eve, ann = person(telegram, "Eve"), person(telegram, "Ann")
-        await asyncio.to_thread(at_a_terminal, home, ["telegram", "--token-file", str(file), "--api-url", server.url], [
+        asked = ["connect", "telegram", "--token-file", str(file), "--api-url", server.url]
+        await asyncio.to_thread(at_a_terminal, home, asked, [
             ("press Enter", lambda: [eve.says("who is this?"), ann.says("hello"), eve.says("anybody?")], "\n"),
             (f"({eve.id}) wrote", list, "n\n"),
             (f"({ann.id}) wrote", list, "y\n"),
@@ -160,16 +160,6 @@ async def test_who_connects_is_offered_to_be_the_owner_and_is_answered_what_they
         await gateway.up()
         await telegram.until(lambda: any("You said: hello" in text for text in telegram.texts(ann.id)))
         assert not any("You said" in text for text in telegram.texts(eve.id))
-
-
-def at_a_terminal(home: Path, arguments: list[str], story: list[tuple[str, Callable[[], object], str]]) -> None:
-    """What is shown, what happens then, and what is typed."""
-    with Typist("connect", *arguments, home=home) as typist:
-        for shown, happens, typed in story:
-            typist.shows(shown)
-            happens()
-            typist.enter(typed)
-        assert typist.ends() == 0
 
 
 def test_an_owner_can_be_named_and_those_of_the_settings_stay(tmp_path: Path) -> None:

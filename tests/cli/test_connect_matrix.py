@@ -12,6 +12,7 @@ from everturn.config import read_config
 from everturn.decide.connect_words import Account, about_account, matrix_steps, refused_by_homeserver
 from everturn.platforms import token_of
 from tests.cli.answering import answering
+from tests.cli.typist import at_a_terminal
 from tests.crash.gateways import Gateway, command
 from tests.synapse import Person, SynapseServer
 
@@ -133,3 +134,22 @@ def test_an_owner_can_be_named_and_is_let_in(synapse: SynapseServer, tmp_path: P
     assert (code, "matrix:@ann:x.example is the owner" in told, "pair allow" in told) == (0, True, False)
     assert read_config(home, None, {}, {}).config.rights.owners == ("matrix:@ann:x.example",)
     assert run(tmp_path / "odd", *where, "--owner", "ann", given="")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("story", "owners"),
+    [
+        ([("as the owner", "ann\n"), ("'ann' is no account", "@ann:x.example\n"), ("2. Invite", "")], ("matrix:@ann:x.example",)),
+        ([("as the owner", "\n"), ("2. everturn pair allow", "")], ()),
+    ],
+)  # fmt: skip
+def test_who_connects_is_offered_to_be_the_owner(
+    synapse: SynapseServer, tmp_path: Path, story: list[tuple[str, str]], owners: tuple[str, ...]
+) -> None:
+    """At a terminal: what is no account is asked for again, and nothing is said to leave it for later."""
+    bot, home, file = synapse.stranger("bot"), tmp_path / "home", tmp_path / "token"
+    file.write_text(bot.token)
+    asked = ["connect", "matrix", "--user", bot.user_id, "--homeserver", bot.url, "--token-file", str(file)]
+    seen = at_a_terminal(home, asked, [(shown, list, typed) for shown, typed in story])
+    assert [f"{each} is the owner" in seen for each in owners] == [True for _ in owners]
+    assert read_config(home, None, {}, {}).config.rights.owners == owners

@@ -5,6 +5,7 @@ import pty
 import select
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -55,3 +56,15 @@ class Typist:
         self._process.kill()
         self._process.wait(LONGEST_S)
         os.close(self._ours)
+
+
+def at_a_terminal(home: Path, arguments: list[str], story: list[tuple[str, Callable[[], object], str]]) -> str:
+    """What is shown, what happens then, and what is typed; all that stood on the screen in the end."""
+    seen = ""
+    with Typist(*arguments, home=home) as typist:
+        for shown, happens, typed in story:
+            seen = typist.shows(shown)
+            happens()
+            typist.enter(typed)
+        assert typist.ends() == 0
+    return seen
