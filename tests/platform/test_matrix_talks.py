@@ -8,7 +8,10 @@ import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
+from everturn.decide import admission_words
+from everturn.decide.admission import Admission, Policy
 from everturn.decide.display import Display
+from everturn.decide.pairing import CODE_CHARS
 from everturn.decide.streaming import Pace
 from everturn.gateway.parts import Settings
 from everturn.platform.matrix import MatrixPlatform
@@ -103,6 +106,28 @@ async def test_who_may_invite_is_what_the_settings_and_the_rows_say(driver: Matr
     await close_all(made)
     await store.close()
     assert set(bot.asks("GET", "/joined_rooms")["joined_rooms"]) == set(rooms[:2])
+
+
+async def test_a_stranger_in_a_chat_of_two_gets_a_code_once_and_is_let_in_by_it(
+    driver: MatrixDriver, tmp_path: Path
+) -> None:
+    """Promise 11, in a chat that the account is in already: an invitation to another one would be declined."""
+    eve, room = driver.person("eve"), driver.room("eve")
+    settings = Settings(burst_s=0.0, admission=Admission(policies={"matrix": Policy(unknown="pair")}))
+    async with World(database(tmp_path), ScriptedAgent(), [driver.connected()], settings=settings) as world:
+        await reads(driver)
+        last = [eve.says(room, text) for text in ("hello", "anybody there?")][-1]
+        await driver.proxy.until(lambda: last in driver.proxy.delivered.taken)
+        await eve.until(lambda: driver.texts("eve"))
+        await world.gateway.outbox.quiet()
+        (asked,) = driver.texts("eve")
+        code = asked.split("everturn pair approve ")[1][:CODE_CHARS]
+        paired = await world.gateway.people.approve_code(code, "matrix", owner=False)
+        eve.says(room, "hello again")
+        await eve.until(lambda: "echo: hello again" in driver.texts("eve"))
+        await world.gateway.outbox.quiet()
+    assert paired.person == f"matrix:{eve.user_id}"
+    assert driver.texts("eve") == [asked, admission_words.let_in(), "echo: hello again"]
 
 
 async def test_what_waits_is_answered_as_it_was_edited_and_what_was_deleted_is_not(
