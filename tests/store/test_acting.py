@@ -4,12 +4,15 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from everturn.decide import ops_words
+from everturn.decide.busy import ALBUM_S
 from everturn.decide.delivery import Doubtful
 from everturn.decide.timeline import timeline
-from everturn.model import ResumePending, Suspended
+from everturn.model import Attachment, ResumePending, Suspended
 from everturn.store.operations.acting import Act, Acted, Impossible, act_on_message, act_on_reply, act_on_session
+from everturn.store.operations.inbox import turn_away
 from everturn.store.operations.open_work import messages, replies
 from everturn.store.operations.outbox import claim_next, doubt, give_up, try_later
 from everturn.store.operations.reading import explain
@@ -256,6 +259,17 @@ async def test_a_dead_letter_is_run_again_as_a_message_of_its_own(life: Life) ->
     assert (begun.words, begun.source.chat_id) == (("hello",), "c")
     again = await life.unchanged(act_on_message, act(life, "run", number, "a2"))
     assert again == Impossible(ops_words.NO_MESSAGE)
+
+
+async def test_a_dead_letter_is_run_again_with_its_files(life: Life) -> None:
+    photo = Attachment(kind="image", ref="r1", name="cat.jpg")
+    arrival = structs.replace(life.arrival("look"), attachments=(photo,), album="a")
+    await life.store.run(turn_away, arrival, "queue_full", "too many")
+    await life.twice(act_on_message, act(life, "run", arrival.id))
+    life.clock.advance(ALBUM_S)
+    (carried,) = (await life.began()).carried
+    assert (carried.attachments, carried.settled) == ((photo,), None)
+    assert await life.look("SELECT album FROM inbox ORDER BY id") == [("a",), ("a",)]
 
 
 async def test_a_dead_letters_words_are_kept_until_it_is_put_away(life: Life) -> None:

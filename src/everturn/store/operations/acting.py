@@ -36,9 +36,11 @@ PUT_AWAY = (
     "UPDATE inbox SET dead_at=NULL, body=CASE WHEN ended_at<$2 THEN '' ELSE body END,"
     " brought=CASE WHEN ended_at<$2 THEN NULL ELSE brought END WHERE id=$1"
 )
+# With its files, which are fetched anew. What a program brought beside its words is not: nobody waits for its functions.
 RUN_AGAIN = (
-    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, accepted_at, busy)"
-    " VALUES ($1, $2, $3, $4, $5, 'message', $6, $7, 'waiting', $8, $9, 'queue')"
+    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, attachments, album, state, place, accepted_at,"
+    " busy) SELECT $1, $2, platform, account, key, kind, source, body, attachments, album, 'waiting', $3, $4, 'queue'"
+    " FROM inbox WHERE id=$5"
 )
 
 
@@ -203,8 +205,7 @@ def act_on_message(act: Act) -> Op[Acted | Impossible]:
     if before is not None:
         return before
     rows = yield sql(
-        "SELECT ext_id, platform, account, source, body, kind, turn, why FROM inbox WHERE id=$1 AND dead_at IS NOT NULL/*lock*/",
-        number,
+        "SELECT ext_id, body, kind, turn, why FROM inbox WHERE id=$1 AND dead_at IS NOT NULL/*lock*/", number
     )
     if not rows or entry is None:
         return Impossible(ops_words.NO_MESSAGE)
@@ -213,7 +214,7 @@ def act_on_message(act: Act) -> Op[Acted | Impossible]:
         why = _why_not(entry, rows[0])
         if why is not None:
             return Impossible(why)
-        yield from _run_again(act, key, rows[0])
+        yield from _run_again(act, key, number, rows[0][0])
         said = ops_words.message_again((yield from _warning(rows[0])))
     yield sql(PUT_AWAY, number, act.at - BODIES_KEPT_S)
     return (yield from _kept(act, key, said))
@@ -222,24 +223,21 @@ def act_on_message(act: Act) -> Op[Acted | Impossible]:
 def _why_not(entry: SessionEntry, row: Row) -> str | None:
     if isinstance(entry.state, Suspended):
         return ops_words.SUSPENDED
-    if row[5] != "message":
+    _, body, kind, _, _ = row
+    if kind != "message":
         return ops_words.A_COMMAND
-    return None if row[4] else ops_words.NO_WORDS
+    return None if body else ops_words.NO_WORDS
 
 
 def _warning(row: Row) -> Op[str | None]:
-    _, _, _, _, body, _, turn, why = row
+    _, body, _, turn, why = row
     return (yield from why_turn_was_set_aside(turn, body))[1] if turn and why == "suspended" else None
 
 
-def _run_again(act: Act, key: str, row: Row) -> Op[None]:
+def _run_again(act: Act, key: str, number: int, ext_id: str) -> Op[None]:
     """A message of its own behind those that wait; its id begins with that of the first, so both are explained by it."""
-    ext_id, platform, account, source, body = row[:5]
     placed = yield sql("UPDATE entry SET waiting=waiting+1, arrivals=arrivals+1 WHERE key=$1 RETURNING arrivals", key)
-    yield sql(
-        RUN_AGAIN, act.number, f"{ext_id}@again-{act.number}", platform, account, key, source, body, placed[0][0],
-        act.at,
-    )  # fmt: skip
+    yield sql(RUN_AGAIN, act.number, f"{ext_id}@again-{act.number}", placed[0][0], act.at, number)
 
 
 # -- once --------------------------------------------------------------------------------------------------------------
