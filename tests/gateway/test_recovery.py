@@ -1,8 +1,10 @@
 """After a death: what ran goes on from its last step, what had not begun begins, what is too old is told, nothing else moves."""
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
+from everturn.decide.backlog import Arriving
 from everturn.decide.session import ResetPolicy
 from everturn.gateway.parts import Policies, Settings
 from everturn.ids import Ids
@@ -23,6 +25,7 @@ from tests.gateway.scenes import (
     told,
     until_ended,
     until_read,
+    while_time_passes,
 )
 
 ON_MESSAGE = Settings(resume="on_message")
@@ -343,6 +346,27 @@ def arrival(number: str, text: str, chat: str = "one") -> Arrival:
         at=ManualClock().now(),
         by_event=False,
     )
+
+
+def held(number: str, text: str, chat: str) -> Arrival:
+    """A message that piled up while nobody read."""
+    return structs.replace(arrival(number, text, chat), arriving=Arriving.HOLD)
+
+
+async def test_a_replica_applies_the_commands_and_answers_the_backlog_of_a_dead_one(database_url: str) -> None:
+    """Else nobody would: each would stand in front of its conversation until the next start."""
+    platform, agent, clock = FakePlatform(), Actor(), ManualClock()
+    dying = World(database_url, agent, [FakePlatform()], clock)
+    other = World(database_url, agent, [platform], clock)
+    async with dying, other:
+        for each in (arrival("c1", "/status"), arrival("m1", "behind it"), held("m2", "while away", "two")):
+            await dying.store.run(accept, each, 10, None)
+        await dying.abandon()
+        await until_read(other.store.alive, lambda alive: len(alive) == 1)
+        await other.gateway.recovery.sweep()
+        await while_time_passes(other, told(platform, "one", answer_to("behind it")))
+        await while_time_passes(other, told(platform, "two", answer_to("while away")))
+    assert len(platform.texts("one")) == 2
 
 
 @pytest.mark.parametrize("command", ["/stop", "/new"])

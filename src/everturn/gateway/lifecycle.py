@@ -76,7 +76,7 @@ class Gateway:
         self.credentials = Credentials(self.parts)
         self.people = People(self.parts, self.turns, self.outbox)
         self.channels = Channels(self.parts)
-        self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox)
+        self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox, self.backlogs)
         self.upkeep = Upkeep(self.parts, self.recovery, self.backlogs, self.people)
         self.approvals = Approvals(self.parts, self.outbox, self.turns.wake)
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -90,7 +90,6 @@ class Gateway:
         await self._join()
         points.reached("recovery.instance")
         self.report = await self.recovery.at_start()
-        await self.backlogs.go_on()
         pulled = [each for each in self.parts.platforms.values() if isinstance(each, CanPull)]
         for loop in (
             self.commands.run(), self.intake.watch_store(), self.upkeep.beat(), self.upkeep.expire_sessions(),

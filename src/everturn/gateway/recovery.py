@@ -10,6 +10,7 @@ import structlog
 from everturn import points
 from everturn.decide.keys import origin_of
 from everturn.decide.recovery import Verdict, resumes_by_itself, storm
+from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
@@ -49,11 +50,12 @@ class Report:
 class Recovery:
     """Finds dead instances and continues their work through the normal claim path."""
 
-    def __init__(self, parts: Parts, turns: Turns, commands: Commands, outbox: Outbox) -> None:
+    def __init__(self, parts: Parts, turns: Turns, commands: Commands, outbox: Outbox, backlogs: Backlogs) -> None:
         self._parts = parts
         self._turns = turns
         self._commands = commands
         self._outbox = outbox
+        self._backlogs = backlogs
         self._took_up = False  # whether work of another life was taken up, which is told when turns are taken again
 
     async def at_start(self) -> Report:
@@ -68,8 +70,7 @@ class Recovery:
         stormy = bool(dead) and storm(boots, now, self._parts.settings.unclean_boots, suspended > 0)
         if stormy:
             self._turns.hold_resumes()
-        for number, platform in await self._commands_left():
-            await self._commands.apply_now(number, platform)
+        await self._apply_commands()
         await self._commands.tell_back()
         resumable = await self._schedule()
         self._took_up = bool(dead) or await store.run(note_planned, self._parts.instance, now)
@@ -86,6 +87,7 @@ class Recovery:
             await self._recover(life)
         if dead:
             self._took_up = True
+            await self._apply_commands()
             await self._schedule()
             await self.ready()
 
@@ -143,6 +145,13 @@ class Recovery:
             log.debug("turn recovered", turn=turn, key=key, verdict=verdict)
         return recovered
 
+    async def _apply_commands(self) -> None:
+        """What was accepted and not applied, before anything is scheduled: a turn that a command ends is not resumed. One that
+        another replica is about to apply is applied once, by either.
+        """
+        for number, key in await self._parts.store.read(waiting_commands):
+            await self._commands.apply_now(number, origin_of(key)[0])
+
     async def _schedule(self) -> int:
         """Queue what goes on by itself; who is too old to do so is told once. Returns how many resume."""
         settings, now = self._parts.settings, self._parts.clock.now()
@@ -161,6 +170,7 @@ class Recovery:
             self._turns.wake(key)
         for key in await self._parts.store.read(keys_with_replies):
             self._outbox.wake(key)
+        await self._backlogs.go_on()
         return resumable
 
     async def _tell_too_old(self, turn: int, key: str) -> None:
@@ -169,10 +179,6 @@ class Recovery:
         events = await parts.store.run(tell_too_old, turn, key, parts.ids.next(), parts.clock.now(), delivery)
         parts.hub.publish(key, events)
         self._outbox.wake(key)
-
-    async def _commands_left(self) -> list[tuple[int, str]]:
-        rows = await self._parts.store.read(waiting_commands)
-        return [(number, origin_of(key)[0]) for number, key in rows]
 
     async def _last_life(self) -> str:
         last = await self._parts.store.read(last_end, self._parts.instance)
