@@ -8,8 +8,9 @@ from itertools import product
 import pytest
 
 from everturn.decide.delivery import Doubtful
-from everturn.model import OUTBOX_MOVES, OutboxState, Reply
+from everturn.model import OUTBOX_MOVES, OutboxState, Reply, StoredFile
 from everturn.store.interface import Op
+from everturn.store.operations.admission import revoke
 from everturn.store.operations.outbox import (
     SEND_AGAIN,
     claim_next,
@@ -21,7 +22,8 @@ from everturn.store.operations.outbox import (
     recover_sending,
     try_later,
 )
-from everturn.store.operations.telling import Delivery, tell_key
+from everturn.store.operations.sending import give_up_file
+from everturn.store.operations.telling import Delivery, owe, tell_key
 from everturn.store.operations.turns import finish
 from tests.contracts.store import AT_ONCE, Life, key_of, living, origin
 
@@ -35,6 +37,18 @@ async def life(store_url: str) -> AsyncIterator[Life]:
 async def claimed(life: Life, chat: str = "c") -> Reply:
     reply = await life.claim(chat)
     assert isinstance(reply, Reply)
+    return reply
+
+
+async def file_being_sent(life: Life) -> Reply:
+    file, at_once = (
+        StoredFile(id="i" * 22, name="a.pdf", type="application/pdf", size=3),
+        Delivery(by_event=False, send_now=True),
+    )
+    reply = await life.store.run(
+        owe, life.ids.next(), key_of(), None, "file", origin(), "see", life.now, at_once, life.instance, file
+    )
+    assert reply is not None
     return reply
 
 
@@ -245,6 +259,28 @@ async def test_a_mark_stays_through_later_doubts(life: Life) -> None:
     await life.store.run(doubt, (await claimed(life)).id, Doubtful.MARK, life.now, "lost")
     await life.store.run(doubt, (await claimed(life)).id, Doubtful.REPEAT, life.now, "lost again")
     assert (await claimed(life)).marked
+
+
+async def test_who_waits_for_a_file_that_is_given_up_is_told_once(life: Life) -> None:
+    reply = await file_being_sent(life)
+    await life.twice(give_up_file, reply, life.instance, life.now, "refused", life.ids.next(), "I could not send it.")
+    assert await life.look("SELECT state, text FROM outbox ORDER BY id") == [
+        ("dead", "see"), ("owed", "I could not send it."),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("meanwhile", ["revoked", "taken over"])
+async def test_nobody_is_told_of_a_file_that_is_no_longer_ours_to_send(life: Life, meanwhile: str) -> None:
+    reply = await file_being_sent(life)
+    if meanwhile == "revoked":
+        await life.store.run(revoke, "fake", "ann", life.now)
+    else:
+        await life.store.run(recover_sending, life.instance, {"fake": Doubtful.REPEAT}, life.now)
+        await claimed(replace(life, instance=2))
+    await life.unchanged(
+        give_up_file, reply, life.instance, life.now, "refused", life.ids.next(), "I could not send it."
+    )
+    assert await life.states("outbox") == ["dead" if meanwhile == "revoked" else "sending"]
 
 
 async def test_what_a_dead_life_was_sending_follows_its_platforms_class(life: Life) -> None:

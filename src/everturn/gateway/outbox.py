@@ -195,7 +195,7 @@ class Outbox:
                 files=isinstance(self._parts.sender(reply.source.platform), CanSendFiles),
                 unknown=unknown,
             )
-            await store.run(give_up_file, reply, now, why, self._parts.ids.next(), text)
+            await store.run(give_up_file, reply, self._parts.instance, now, why, self._parts.ids.next(), text)
         else:
             await store.run(give_up, reply.id, now, why)
         return "dead"

@@ -12,6 +12,7 @@ from everturn.store.operations.outbox import give_up, sent_at_once
 from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
 
 FILE = "file"
+OURS = "SELECT 1 FROM outbox WHERE id=$1 AND state='sending' AND instance=$2/*lock*/"
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,8 +73,12 @@ def was_posted(turn: int, call_id: str) -> Op[bool]:
     return bool(rows) and rows[0][0] is not None
 
 
-def give_up_file(reply: Reply, at: float, why: str, notice: int, text: str) -> Op[None]:
-    """A file that is not delivered, or not with all of its words: a dead letter, and those who wait are told, once."""
+def give_up_file(reply: Reply, instance: int, at: float, why: str, notice: int, text: str) -> Op[None]:
+    """A file that is not delivered, or not with all of its words: a dead letter, and those who wait are told, once. Nobody
+    is told of one that is no longer ours to send: it was taken over, or for somebody who was revoked meanwhile.
+    """
+    if not (yield sql(OURS, reply.id, instance)):
+        return  # or this very operation ran before
     yield from give_up(reply.id, at, why)
     yield from owe(notice, reply.key, None, "notice", reply.source, text, at, Delivery(by_event=False), 0)
 
