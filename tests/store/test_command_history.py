@@ -4,15 +4,19 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
+from everturn.decide.busy import ALBUM_S
 from everturn.errors import FenceLost
-from everturn.model import ACTIVE, ResumePending, Suspended
+from everturn.model import ACTIVE, Attachment, ResumePending, Settled, Suspended
+from everturn.store.operations.attachments import Arrived, settle_attachments
 from everturn.store.operations.commands import apply_command
 from everturn.store.operations.inbox import accept
 from everturn.store.operations.reading import transcript
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.transcripts import last_messages
 from everturn.store.operations.turns import fail
+from everturn.store.operations.upkeep import DAY_S
 from tests.contracts.store import BY_EVENT, QUEUE, Life, broken, key_of, living
 
 
@@ -163,6 +167,26 @@ async def test_retry_ends_the_turn_that_runs(life: Life) -> None:
         await life.finish(begun, place=3)
     assert await life.states("turn") == ["stopped"]
     assert (await life.began()).words == ("one",)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_retry_takes_the_files_along_that_were_not_fetched(life: Life, stopped: bool) -> None:  # noqa: FBT001
+    """Those that were stand in the words."""
+    photo, notes = (Attachment(kind="document", ref=ref, name=ref) for ref in ("photo", "notes"))
+    arrival = structs.replace(life.arrival("look"), attachments=(photo,), album="a")
+    await life.store.run(accept, arrival, QUEUE, None)
+    await life.store.run(accept, structs.replace(life.arrival("here"), attachments=(notes,), album="a"), QUEUE, None)
+    life.clock.advance(ALBUM_S)
+    begun = await life.began()
+    there = Arrived(arrival.id, begun.carried[0].seq, Settled(text="look [photo]"))
+    await life.store.run(settle_attachments, begun, [there], [], None, life.now, life.delivery)
+    if stopped:
+        await life.command("/stop")
+        life.clock.advance(DAY_S)
+    await life.command("/retry")
+    again = await life.began()
+    assert again.words == ("look [photo]\nhere",)
+    assert [(each.attachments, each.settled) for each in again.carried] == [((notes,), None)]
 
 
 async def test_retry_goes_before_what_waits(life: Life) -> None:

@@ -6,17 +6,25 @@ from msgspec.structs import replace
 
 from everturn.decide import command_words
 from everturn.decide.commands import number_in
-from everturn.model import SessionEntry
+from everturn.ids import oldest_id
+from everturn.model import Attachment, SessionEntry
 from everturn.store.interface import Op, sql
+from everturn.store.operations.attachments import attachments_of, write_attachments
 from everturn.store.operations.boundaries import end_open_turn, release
 from everturn.store.operations.command_values import Asked
 from everturn.store.operations.entries import write_source
 from everturn.store.operations.taking_over import take_back
 
 MOST_UNDONE = 100
+A_MOMENT_S = 1.0  # between the time of a message and that of its number
 ADD_AGAIN = (
-    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, accepted_at)"
-    " VALUES ($1, $2, $3, $4, $5, 'message', $6, $7, 'waiting', 0, $8)"
+    "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, accepted_at, attachments)"
+    " VALUES ($1, $2, $3, $4, $5, 'message', $6, $7, 'waiting', 0, $8, $9)"
+)
+# By their number: what has ended is in no other index, and no message is older than its words.
+NOT_FETCHED = (
+    "SELECT attachments FROM inbox WHERE id>=$1 AND key=$2 AND turn=$3 AND attachments IS NOT NULL AND fetched IS NULL"
+    " ORDER BY place, id"
 )
 AGAIN = "retry "  # what the id of a message begins with that is run again
 
@@ -49,12 +57,13 @@ def retry(asked: Asked) -> Op[str]:
     text, author = yield from words_of(session_id, turns[0])
     if not text:
         return command_words.nothing_to_retry()
+    files = yield from _not_fetched(entry.key, session_id, turns[0])
     if entry.turn is not None:
         yield from end_open_turn(entry, "stopped", "withdrawn", "/retry", asked.at)
         yield from release(entry)
     effects = yield from take_back(entry, turns)
     yield from _forget_interruption(entry)
-    yield from _queue_again(asked, text, author)
+    yield from _queue_again(asked, text, author, files)
     return command_words.retrying(text, effects)
 
 
@@ -67,12 +76,19 @@ def _waits_again(key: str) -> Op[bool]:
     return bool(rows)
 
 
-def _queue_again(asked: Asked, text: str, author: str | None) -> Op[None]:
+def _not_fetched(key: str, session_id: str, turn: int) -> Op[list[Attachment]]:
+    """The files of a turn that its words do not name yet."""
+    said = yield sql("SELECT min(at) FROM message WHERE session_id=$1 AND turn=$2 AND role='user'", session_id, turn)
+    rows = yield sql(NOT_FETCHED, oldest_id(said[0][0] - A_MOMENT_S), key, turn)
+    return [each for row in rows for each in attachments_of(row[0])]
+
+
+def _queue_again(asked: Asked, text: str, author: str | None, files: list[Attachment]) -> Op[None]:
     """A message of its own, since its sender asked again: whoever asked answers for it, the words stay their author's."""
     source = replace(asked.source, user_name=author) if author else asked.source
     yield sql(
         ADD_AGAIN, asked.terms.message, f"{AGAIN}{asked.number}", source.platform, source.account, asked.key,
-        write_source(source).decode(), text, asked.at,
+        write_source(source).decode(), text, asked.at, write_attachments(files),
     )  # fmt: skip
     yield sql("UPDATE entry SET waiting=waiting+1 WHERE key=$1", asked.key)
 
