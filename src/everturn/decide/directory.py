@@ -7,6 +7,7 @@ name. What fits two chats is nobody's: whoever asked is told what there is.
 from __future__ import annotations
 
 import difflib
+import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -16,6 +17,7 @@ from everturn.decide.names import clean_name
 from everturn.model import SessionSource
 
 NAMED = 5  # so many chats are named in an error
+COMPARED = 300  # so many names are compared with one that nobody has, letter by letter: those of the chats seen last
 SIGILS = "!#@+$"  # ids that begin so end with a server's name, after a colon
 EVENT = "$"  # a thread of such a chat begins so
 ALIAS_CHARS = 64
@@ -215,8 +217,9 @@ def _named(found: Sequence[Known]) -> str:
 
 
 def _nobody(wanted: str, channels: Sequence[Known], aliases: Mapping[str, str]) -> str:
-    names = {plain(each.label): each.label for each in channels} | {plain(each.name): each.label for each in channels}
-    names |= {name: name for name in aliases}
+    newest = heapq.nlargest(COMPARED, channels, key=lambda each: each.seen_at)
+    names = {plain(each.label): each.label for each in newest} | {plain(each.name): each.label for each in newest}
+    names |= {name: name for name in sorted(aliases)[:COMPARED]}
     names.pop("", None)
     near = difflib.get_close_matches(plain(wanted), names, 3, 0.5)
     hint = f" The nearest: {', '.join(dict.fromkeys(names[each] for each in near))}." if near else ""

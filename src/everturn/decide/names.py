@@ -17,8 +17,9 @@ def clean_text(text: str | None, limit: int = TEXT_LIMIT) -> str:
     """One line of at most `limit` characters; control, format and unassigned characters are gone."""
     # Only the front is looked at: what a stranger sends may be very long, and the rest is cut off anyway.
     seen = (text or "")[: limit * 8]
-    kept = "".join(_ASIDE.get(unicodedata.category(character), character) for character in seen)
-    line = " ".join(kept.split())
+    if not seen.isprintable():  # nearly all are, and thousands are looked at to find one
+        seen = "".join(_ASIDE.get(unicodedata.category(character), character) for character in seen)
+    line = " ".join(seen.split())
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
