@@ -1,6 +1,7 @@
 """The home's folder of files: whole or not at all, bounded, once for the same bytes, let go in time."""
 
 import asyncio
+import hashlib
 import os
 import resource
 from collections.abc import AsyncIterator
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.decide.uploads import is_from_content, sniffed
+from everturn.decide.uploads import Upload, content_id, is_from_content, sniffed
 from everturn.errors import NoRoom, TooLarge
 from everturn.media import Kept, Media
 
@@ -100,6 +101,20 @@ async def test_what_came_with_messages_is_let_go_and_what_was_dropped_into_the_p
     assert media.touch(needed.upload)
     assert not media.touch(old.upload)
     await media.keep("b", pieces(b"12345678"))  # what went makes room
+
+
+async def test_what_is_needed_again_while_it_is_looked_at_is_not_let_go(tmp_path: Path) -> None:
+    """It is a pipe here, so that its reading ends when we say so."""
+    media, data = Media(tmp_path), b"words"
+    upload = Upload(content_id(hashlib.sha256(data).digest()), "a.txt")
+    os.mkfifo(media.path_of(upload))
+    os.utime(media.path_of(upload), (1, 1))
+    letting_go = asyncio.create_task(asyncio.to_thread(media.expire, DAY_S, frozenset()))
+    with await asyncio.to_thread(media.path_of(upload).open, "wb") as file:  # it is being read now
+        assert media.touch(upload)
+        file.write(data)
+    assert await letting_go == 0
+    assert names(tmp_path) == [upload.stored]
 
 
 async def test_an_id_says_whether_it_was_drawn_or_made(tmp_path: Path) -> None:

@@ -100,7 +100,8 @@ class Media:
     def touch(self, upload: Upload) -> bool:
         """It is needed again: its time begins anew. False when it is not there."""
         try:
-            os.utime(self.path_of(upload))
+            with self._lock:  # nobody lets go of it meanwhile
+                os.utime(self.path_of(upload))
         except OSError:
             return False
         return True
@@ -112,9 +113,17 @@ class Media:
             number = path.name.partition(".")[0]
             with suppress(OSError):
                 if is_from_content(number) and number not in needed and path.stat().st_mtime < limit:
-                    gone += _let_go(path, number)
+                    gone += _is_what_it_says(path, number) and self._let_go(path, limit)
         self._counted = self._counted and not gone
         return gone
+
+    def _let_go(self, path: Path, limit: float) -> bool:
+        """Remove a file, unless somebody needed or brought it again while it was read."""
+        with self._lock:
+            if path.stat().st_mtime >= limit:
+                return False
+            path.unlink()
+            return True
 
     async def _write(self, draft: Path, parts: AsyncIterator[bytes]) -> _Draft:
         size, head, digest = 0, b"", hashlib.sha256()
@@ -165,13 +174,10 @@ async def _to_its_end(work: Callable[..., object], *given: object) -> None:
         raise
 
 
-def _let_go(path: Path, number: str) -> bool:
-    """Remove a file if it is what its id says: the folder may be the agent's too, and a file of its own is left alone."""
+def _is_what_it_says(path: Path, number: str) -> bool:
+    """Whether a file has the bytes of its id: the folder may be the agent's too, and a file of its own is left alone."""
     with path.open("rb") as file:
-        is_ours = content_id(hashlib.file_digest(file, "sha256").digest()) == number
-    if is_ours:
-        path.unlink()
-    return is_ours
+        return content_id(hashlib.file_digest(file, "sha256").digest()) == number
 
 
 def _size(path: Path) -> int:

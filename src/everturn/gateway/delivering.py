@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from everturn import points
 from everturn.decide import backlog, doubt_words
 from everturn.decide.admission_words import answer_buttons
@@ -69,7 +71,7 @@ class Delivering:
             last = place + 1 == len(pieces)
             to = answering(reply.source, look, place)
             if number is None and place == 0 and reply.file is not None and isinstance(platform, CanSendFiles):
-                number = await platform.send_file(to, self._outgoing(reply.file, piece), key)
+                number = await platform.send_file(to, await self._outgoing(reply.file, piece), key)
             out = (*out, number or await _send(platform, reply, to, piece, key, last=last))
             points.reached("send.after")
             if not last:
@@ -113,9 +115,9 @@ class Delivering:
             pieces = split(not_here(file.name, words), limits.text, limits.unit)
         return await self._send_each(platform, reply, pieces)
 
-    def _outgoing(self, file: StoredFile, words: str) -> Outgoing:
+    async def _outgoing(self, file: StoredFile, words: str) -> Outgoing:
         media, upload = self._parts.media, Upload(file.id, file.name)
-        if media is None or not media.touch(upload):
+        if media is None or not await asyncio.to_thread(media.touch, upload):
             raise Refused(LOST)
         return Outgoing(media.path_of(upload), file.name, file.type, words)
 
