@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from everturn.errors import Conflict, Full, TooLong, TryLater
 from everturn.gateway.parts import Settings
 from everturn.model import Attachment, Heard, Inbound, SessionSource
-from everturn.store.operations.inbox import Outcome
+from everturn.store.operations.inbox import Outcome, read_cursor
 from everturn.store.operations.reading import explain
 from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World
 from tests.gateway.scenes import (
@@ -70,6 +70,12 @@ async def test_what_a_platform_delivers_twice_is_answered_once(store_url: str) -
 async def ask_again(platform: FakePlatform) -> None:
     platform.say("one", "last")
     await platform.until(lambda: "echo: last" in platform.texts("one"))
+
+
+async def test_how_far_a_platform_is_read_moves_also_with_a_chat_that_moved(store_url: str) -> None:
+    async with World(store_url, ScriptedAgent(), [FakePlatform()]) as world:
+        await world.accept(replace(inbound("m1", "", "new"), what=Heard.MOVED, of="old", cursor="s2"))
+        assert await world.store.read(read_cursor, "fake", "") == "s2"
 
 
 async def test_a_message_delivered_again_after_a_restart_is_recognised(store_url: str) -> None:

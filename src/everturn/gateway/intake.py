@@ -116,7 +116,7 @@ class Intake:
         """A chat has another number: what is said there from now on belongs to the conversation it had."""
         source = inbound.source
         place = (source.platform, source.account, source.chat_id or "", inbound.of or "")
-        await asyncio.shield(self._parts.store.run(move_chat, *place, self._parts.clock.now()))
+        await asyncio.shield(self._parts.store.run(move_chat, *place, self._parts.clock.now(), inbound.cursor))
         points.reached("chat.moved")
         log.info("chat moved", platform=source.platform, was=inbound.of, now=source.chat_id)
         return Accepted(outcome=Outcome.ACCEPTED, key=self._parts.settings.key_of(source, first_chat=inbound.of))

@@ -5,6 +5,7 @@ row of it is touched, and a turn that runs meanwhile does not notice.
 from __future__ import annotations
 
 from everturn.store.interface import Op, sql
+from everturn.store.operations.inbox import move_cursor
 
 FIRST = "SELECT was FROM moved_chat WHERE platform=$1 AND account=$2 AND chat_id=$3"
 MOVE = (
@@ -13,11 +14,15 @@ MOVE = (
 )
 
 
-def move_chat(platform: str, account: str, chat_id: str, was: str, at: float) -> Op[None]:
-    """The chat that was known by the one number has the other now. Whoever says so again changes nothing."""
+def move_chat(platform: str, account: str, chat_id: str, was: str, at: float, cursor: str | None = None) -> Op[None]:
+    """The chat that was known by the one number has the other now. Whoever says so again changes nothing. How far the
+    platform is read (`cursor`) moves with it.
+    """
     first = (yield from first_number(platform, account, was)) or was
     if first != chat_id:
         yield sql(MOVE, platform, account, chat_id, first, at)
+    if cursor is not None:
+        yield from move_cursor(platform, account, cursor, at)
 
 
 def first_number(platform: str, account: str, chat_id: str) -> Op[str | None]:
