@@ -272,14 +272,16 @@ async def test_a_dead_letter_is_run_again_with_its_files(life: Life) -> None:
     assert await life.look("SELECT album FROM inbox ORDER BY id") == [("a",), ("a",)]
 
 
-async def test_a_dead_letters_words_are_kept_until_it_is_put_away(life: Life) -> None:
+async def test_a_dead_letters_words_and_files_are_kept_until_it_is_put_away(life: Life) -> None:
     number = await failed(life)
+    await life.plant("UPDATE inbox SET brought='{}', attachments='[]', fetched='{}'")
     life.clock.advance(BODIES_KEPT_S + 1)
     while await life.store.run(forget, life.now):
         pass
-    assert await life.look("SELECT body FROM inbox") == [("hello",)]
+    kept = "SELECT body, brought, attachments, fetched, state, dead_at IS NULL FROM inbox"
+    assert await life.look(kept) == [("hello", "{}", "[]", "{}", "dead", False)]
     await life.twice(act_on_message, act(life, "drop", number))
-    assert await life.look("SELECT body, state, dead_at FROM inbox") == [("", "dead", None)]
+    assert await life.look(kept) == [("", None, None, None, "dead", True)]
 
 
 async def test_who_was_running_at_every_unclean_end_is_run_again_with_a_warning(life: Life) -> None:

@@ -6,13 +6,23 @@ from dataclasses import replace
 
 import pytest
 
+from everturn.store.operations.attachments import descriptions
 from everturn.store.operations.entries import list_entries
 from everturn.store.operations.inbox import Outcome, accept
-from everturn.store.operations.outbox import give_up, record_sent
+from everturn.store.operations.outbox import give_up, record_sent, try_later
 from everturn.store.operations.reading import transcript
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.telling import event_range
-from everturn.store.operations.upkeep import BATCH, BODIES_KEPT_S, DAY_S, IDS_KEPT_S, expire, forget, idle_entries
+from everturn.store.operations.upkeep import (
+    BATCH,
+    BODIES_KEPT_S,
+    DAY_S,
+    DESCRIPTIONS_KEPT_S,
+    IDS_KEPT_S,
+    expire,
+    forget,
+    idle_entries,
+)
 from tests.contracts.store import BY_EVENT, QUEUE, Life, broken, key_of, living
 
 
@@ -146,6 +156,35 @@ async def test_sent_replies_are_forgotten_and_dead_letters_kept(life: Life) -> N
     life.clock.advance(IDS_KEPT_S + 1)
     await forget_all(life)
     assert await life.states("outbox") == ["dead"]
+
+
+async def test_the_tries_of_a_reply_go_with_it_and_those_of_its_turn_stay(life: Life) -> None:
+    for chat in ("sent", "dead"):
+        begun = await life.talk(chat=chat)
+        await life.plant("INSERT INTO failure VALUES ($1, 1, 1, 'later', 'a model', 0, 1)", begun.turn)
+        await life.claim(chat)
+        await life.store.run(try_later, begun.turn, life.now, "busy")
+        await life.claim(chat)
+        if chat == "sent":
+            await life.store.run(record_sent, begun.turn, ("p",), life.now, begun.key)
+        else:
+            await life.store.run(give_up, begun.turn, life.now, "refused")
+    life.clock.advance(IDS_KEPT_S + 1)
+    await forget_all(life)
+    assert await life.look("SELECT why FROM failure ORDER BY turn, number DESC") == [
+        ("a model",), ("a model",), ("busy",), ("refused",),
+    ]  # fmt: skip
+
+
+async def test_what_a_sticker_shows_is_kept_for_a_year(life: Life) -> None:
+    rows = ",".join(f"('fake', 'u{number}', 'a cat', {life.now + (number == 0)!r})" for number in range(BATCH + 2))
+    await life.plant(f"INSERT INTO description VALUES {rows}")
+    life.clock.advance(DESCRIPTIONS_KEPT_S)
+    assert await life.store.run(forget, life.now) == 0
+    life.clock.advance(0.5)
+    assert await life.store.run(forget, life.now) == BATCH
+    await forget_all(life)
+    assert await life.store.read(descriptions, "fake", ["u0", "u1"]) == {"u0": "a cat"}
 
 
 async def test_old_events_go_and_their_numbers_are_not_given_again(life: Life) -> None:

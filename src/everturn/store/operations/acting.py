@@ -19,7 +19,7 @@ from everturn.store.operations.outbox import MARK_SENT, SCRUBBED, SEND_AGAIN
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.set_aside import why_turn_was_set_aside
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
-from everturn.store.operations.upkeep import BODIES_KEPT_S
+from everturn.store.operations.upkeep import BODIES_KEPT_S, FORGOTTEN
 
 OPERATOR = "operator"
 DONE_BEFORE = "SELECT action, target, key, said, stopped, at FROM action WHERE id=$1"
@@ -32,10 +32,8 @@ DROP_REPLY = (
     f"UPDATE outbox SET state='dead', ended_at=coalesce(ended_at, $2), dead_at=NULL, instance=NULL, {SCRUBBED},"
     " error=coalesce(error, 'dropped by an operator'), marked=CASE state WHEN 'doubtful' THEN 1 ELSE marked END WHERE id=$1"
 )
-PUT_AWAY = (
-    "UPDATE inbox SET dead_at=NULL, body=CASE WHEN ended_at<$2 THEN '' ELSE body END,"
-    " brought=CASE WHEN ended_at<$2 THEN NULL ELSE brought END WHERE id=$1"
-)
+PUT_AWAY = "UPDATE inbox SET dead_at=NULL WHERE id=$1"
+FORGET_BODY = f"UPDATE inbox SET {FORGOTTEN} WHERE id=$1 AND ended_at<$2"
 # With its files, which are fetched anew. What a program brought beside its words is not: nobody waits for its functions.
 RUN_AGAIN = (
     "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, attachments, album, state, place, accepted_at,"
@@ -216,7 +214,8 @@ def act_on_message(act: Act) -> Op[Acted | Impossible]:
             return Impossible(why)
         yield from _run_again(act, key, number, rows[0][0])
         said = ops_words.message_again((yield from _warning(rows[0])))
-    yield sql(PUT_AWAY, number, act.at - BODIES_KEPT_S)
+    yield sql(PUT_AWAY, number)
+    yield sql(FORGET_BODY, number, act.at - BODIES_KEPT_S)
     return (yield from _kept(act, key, said))
 
 

@@ -16,14 +16,22 @@ EVENTS_KEPT_S = 7 * DAY_S
 IDS_KEPT_S = 37 * DAY_S  # a message's id outlives its body by 30 days
 BODIES_KEPT_S = 7 * DAY_S  # those of dead letters go with their id: somebody may run them again
 RECOVERIES_KEPT_S = 365 * DAY_S
+DESCRIPTIONS_KEPT_S = 365 * DAY_S  # a sticker that is seen again then is described again
 BATCH = 500
+FORGOTTEN = "body='', brought=NULL, attachments=NULL, fetched=NULL"  # what people wrote and sent
 FORGET_IDS = (
     "DELETE FROM inbox WHERE id IN (SELECT id FROM inbox WHERE id<$1 AND ended_at<$3 ORDER BY id LIMIT $2) RETURNING 1"
 )
 FORGET_REPLIES = (
     "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE id<$1"
-    " AND (state='sent' OR (state='dead' AND dead_at IS NULL)) ORDER BY id LIMIT $2) RETURNING 1"
+    " AND (state='sent' OR (state='dead' AND dead_at IS NULL)) ORDER BY id LIMIT $2) RETURNING id"
 )
+# The tries of replies that are gone; those of a turn itself (numbered from 1) stay with it.
+FORGET_TRIES = (
+    "DELETE FROM failure WHERE turn BETWEEN $1 AND $2 AND number<0"
+    " AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.id=failure.turn)"
+)
+FORGET_DESCRIPTIONS = "DELETE FROM description WHERE (platform, id) IN (SELECT platform, id FROM description WHERE at<$1 LIMIT $2) RETURNING 1"
 
 
 def idle_entries(after: str, limit: int) -> Op[list[SessionEntry]]:
@@ -60,13 +68,23 @@ def forget(now: float) -> Op[int]:
         BATCH,
     )
     ids = yield sql(FORGET_IDS, oldest_id(now - IDS_KEPT_S), BATCH, now - IDS_KEPT_S)
-    replies = yield sql(FORGET_REPLIES, oldest_id(now - IDS_KEPT_S), BATCH)
+    replies = yield from _forget_replies(now)
     bodies = yield from _forget_bodies(now)
+    described = yield sql(FORGET_DESCRIPTIONS, now - DESCRIPTIONS_KEPT_S, BATCH)
     outputs = yield from forget_outputs(now)
     yield sql("DELETE FROM action WHERE at<$1", now - IDS_KEPT_S)
     yield sql("DELETE FROM recovery WHERE found_at<$1", now - RECOVERIES_KEPT_S)
     asked = yield from forget_pairings(now)
-    return len(gone) + len(ids) + len(replies) + bodies + outputs + asked
+    return len(gone) + len(ids) + replies + bodies + len(described) + outputs + asked
+
+
+def _forget_replies(now: float) -> Op[int]:
+    """With what was kept of their tries."""
+    rows = yield sql(FORGET_REPLIES, oldest_id(now - IDS_KEPT_S), BATCH)
+    numbers = [row[0] for row in rows]
+    if numbers:
+        yield sql(FORGET_TRIES, min(numbers), max(numbers))
+    return len(numbers)
 
 
 def _forget_bodies(now: float) -> Op[int]:
@@ -74,7 +92,7 @@ def _forget_bodies(now: float) -> Op[int]:
     place = yield sql("SELECT value FROM cursor WHERE platform='upkeep' AND account='bodies'")
     after = int(place[0][0]) if place else 0
     rows = yield sql(
-        "UPDATE inbox SET body='', brought=NULL, attachments=NULL, fetched=NULL WHERE id IN (SELECT id FROM inbox WHERE id>$1 AND id<$2 AND ended_at IS NOT NULL"
+        f"UPDATE inbox SET {FORGOTTEN} WHERE id IN (SELECT id FROM inbox WHERE id>$1 AND id<$2 AND ended_at IS NOT NULL"
         " AND dead_at IS NULL ORDER BY id LIMIT $3) RETURNING id",
         after,
         oldest_id(now - BODIES_KEPT_S),
