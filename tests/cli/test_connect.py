@@ -1,7 +1,10 @@
 """`everturn connect telegram`: from a secret to a platform that can be switched on, without the secret being shown."""
 
 import asyncio
+import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +67,17 @@ def test_settings_that_only_their_owner_reads_stay_so(tmp_path: Path) -> None:
     assert enable(file, "telegram", "[platforms.telegram]\nenabled = true\n")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "[agent]" in file.read_text()
+
+
+def test_settings_are_on_the_disk_before_they_take_the_place_of_the_old_ones(tmp_path: Path) -> None:
+    """Else a power cut may leave an empty file, and no gateway would start."""
+    file, seen = tmp_path / "everturn.toml", tmp_path / "calls"
+    file.write_text("[agent]\n")
+    adding = "import sys, pathlib; from everturn.cli.connecting import add_table; add_table(pathlib.Path(sys.argv[1]), '[x]')"
+    watching = ["strace", "-f", "-qq", "-o", str(seen), "-e", "trace=fsync,rename"]
+    subprocess.run([*watching, sys.executable, "-B", "-c", adding, str(file)], check=True)
+    assert re.findall(r"(fsync|rename)\(", seen.read_text()) == ["fsync", "rename"]
+    assert file.read_text() == "[agent]\n\n[x]"
 
 
 @pytest.mark.parametrize(

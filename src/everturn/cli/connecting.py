@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 import sys
 import tomllib
 from contextlib import suppress
@@ -49,19 +49,7 @@ def asked(question: str, *, hidden: bool = False, default: str | None = None) ->
 def keep(home: Home, name: str, text: str) -> Path:
     """Replace a file of the home, whole or not at all, readable by its owner alone from its first byte."""
     file = home.path / name
-    draft = file.with_name(f".{file.name}.new")
-    try:
-        draft.unlink(missing_ok=True)
-        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(number, "w", encoding="utf-8") as stream:
-            stream.write(f"{text}\n")
-            stream.flush()
-            os.fsync(number)
-        draft.replace(file)
-    except OSError as error:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)  # it holds a secret
-        raise ConfigError(f"{file} can not be written: {_why(error)}") from None
+    _replace(file, f"{text}\n", 0o600)
     return file
 
 
@@ -91,17 +79,28 @@ def add_table(file: Path, table: str) -> bool:
     except tomllib.TOMLDecodeError:  # they have it, written in one line
         return False
     file = file.resolve()  # of a link, what it leads to is changed
+    # It may hold secrets: who may not read it does not read the new one.
+    _replace(file, whole, stat.S_IMODE(file.stat().st_mode) if file.exists() else None)
+    return True
+
+
+def _replace(file: Path, text: str, mode: int | None) -> None:
+    """Write a draft, bring it to the disk, put it in the file's place: a power cut leaves the old one or the new one."""
     draft = file.with_name(f".{file.name}.new")
     try:
         draft.unlink(missing_ok=True)
-        if file.exists():  # it may hold secrets: who may not read it does not read the new one
-            draft.touch(mode=0o600)
-            shutil.copymode(file, draft)
-        draft.write_text(whole, encoding="utf-8")
+        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+        with os.fdopen(number, "w", encoding="utf-8") as stream:
+            if mode is not None:
+                draft.chmod(mode)
+            stream.write(text)
+            stream.flush()
+            os.fsync(number)
         draft.replace(file)
     except OSError as error:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)  # it may hold a secret
         raise ConfigError(f"{file} can not be written: {_why(error)}") from None
-    return True
 
 
 def _why(error: OSError | UnicodeError) -> str:
