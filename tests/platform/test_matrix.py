@@ -117,6 +117,21 @@ async def test_a_reply_tells_what_it_answers_as_that_reads_now(driver: MatrixDri
     }
 
 
+async def test_a_reply_to_what_can_be_no_message_keeps_nobody_waiting(driver: MatrixDriver) -> None:
+    """Promise 9: with such ids no address can be made, or none that a server takes."""
+    ann, team, odd = driver.person("ann"), driver.group("Team", "ann", "bob"), ("/" * 22_000, "$" + "a" * 9000)
+    for number, named in enumerate(odd):
+        relation: dict[str, Any] = {"m.relates_to": {"m.in_reply_to": {"event_id": named}}}
+        ann.says(team, str(number), **relation)
+    ann.says(team, "last")
+    claim = {"predecessor": {"room_id": "!" + "/" * 22_000, "event_id": "$x"}}
+    wanted = {"invite": [driver.bot.user_id], "creation_content": claim}
+    new = ann.asks("POST", "/createRoom", json=wanted)["room_id"]
+    ann.says(new, "in the new room")
+    found = await heard(driver, 4)
+    assert sorted(each.text for each in found) == ["0", "1", "in the new room", "last"]
+
+
 async def test_a_thread_is_a_conversation_and_is_answered_in_it(driver: MatrixDriver) -> None:
     ann, team = driver.person("ann"), driver.group("Team", "ann", "bob")
     root = driver.bot.says(team, "Plans")

@@ -6,8 +6,10 @@ import pytest
 
 from everturn.errors import OutcomeUnknown
 from everturn.platform.matrix import MatrixSettings
+from everturn.platform.matrix.reading import Reader
 from everturn.platform.matrix.requesting import read_answer
-from everturn.platform.matrix.wire import Page, Sync, content_of
+from everturn.platform.matrix.rooms import Room
+from everturn.platform.matrix.wire import Event, Page, Sync, content_of, event_id_of, is_media, room_id_of
 
 
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b"\xff", b'{"a":' * 100_000])
@@ -27,6 +29,74 @@ def test_a_place_that_is_null_is_none() -> None:
 def test_only_a_number_is_a_size(size: object, read: int) -> None:
     found = content_of({"info": {"size": size}}).size
     assert (found, type(found)) == (read, int)
+
+
+@pytest.mark.parametrize(
+    ("named", "read"),
+    [
+        ("$a:x", "$a:x"),
+        ("$" + "a" * 254, "$" + "a" * 254),
+        ("$" + "a" * 255, ""),
+        ("$" + "ü" * 128, ""),
+        ("a", ""),
+        ("/" * 22_000, ""),
+        ("$a\n", ""),
+        ("$\ud800", ""),
+        (7, ""),
+        (["$a"], ""),
+        (None, ""),
+    ],
+)
+def test_what_can_be_no_id_is_none(named: object, read: str) -> None:
+    """Promise 9: a stranger writes it, and it becomes part of an address or of a session's key."""
+    thread = {"rel_type": "m.thread", "event_id": named, "m.in_reply_to": {"event_id": named}}
+    content = content_of({"m.relates_to": thread})
+    assert (event_id_of(named), content.related, content.reply_to) == (read, read, read)
+    assert room_id_of(named) == ""
+
+
+def test_a_thread_that_can_be_none_is_no_thread() -> None:
+    relation = {"rel_type": "m.thread", "event_id": "$" + "a" * 9000}
+    said = {"msgtype": "m.text", "body": "hello", "m.relates_to": relation}
+    event = Event(type="m.room.message", sender="@ann:x", event_id="$1", content=said)
+    found = Reader("@bot:x").read(event, Room("!a:x"))
+    assert found is not None
+    assert (found.text, found.source.thread_id) == ("hello", None)
+
+
+@pytest.mark.parametrize(
+    ("address", "media"),
+    [
+        ("mxc://x.org:8448/a_B-1=", True),
+        ("mxc://x/" + "a" * 255, True),
+        ("mxc://x/" + "a" * 256, False),
+        ("mxc://" + "x:" * 128 + "/a", False),
+        ("mxc://x/../a", False),
+        ("https://x/a", False),
+    ],
+)
+def test_only_the_address_of_a_file_is_one(address: str, *, media: bool) -> None:
+    assert is_media(address) is media
+
+
+def nested(levels: int) -> object:
+    """A list in a list in a list."""
+    value: object = 7
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_names_that_are_no_texts_are_none() -> None:
+    """To show one that is nested so deep as this fails."""
+    room, odd = Room("!a:x"), nested(100_000)
+    told = {"m.room.member": "displayname", "m.room.name": "name", "m.room.canonical_alias": "alias"}
+    content = {"membership": "join", "predecessor": {"room_id": odd}}
+    room.hear(
+        Event(type=kind, sender="@a:x", state_key="@a:x", content={**content, name: odd}) for kind, name in told.items()
+    )
+    room.hear([Event(type="m.room.create", sender="@a:x", state_key="", content=content)])
+    assert (room.title("@b:x"), room.before) == ("a", "")
 
 
 def test_settings_do_not_show_the_token() -> None:

@@ -12,7 +12,7 @@ from everturn.decide.matrix_text import for_us, without_fallback
 from everturn.decide.quoting import in_reply
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.platform.matrix.rooms import Room
-from everturn.platform.matrix.wire import CHOICES, Content, Event, as_it_reads, content_of, is_media
+from everturn.platform.matrix.wire import CHOICES, Content, Event, as_it_reads, content_of, event_id_of, is_media
 
 NAME = "matrix"
 WORDS = frozenset({"m.text", "m.emote", "m.location"})  # an m.notice is what programs say, and nobody answers it
@@ -102,7 +102,7 @@ class Reader:
         return in_reply(text, _beneath(content) or stands_for(files) if files else body_of(content), author)
 
     def _deletion(self, event: Event, room: Room) -> Inbound | None:
-        gone = event.redacts or str(event.content.get("redacts", ""))
+        gone = event_id_of(event.redacts or event.content.get("redacts"))
         if not gone:
             return None
         return Inbound(
@@ -120,7 +120,7 @@ class Reader:
             account=self.user,
             chat_id=room.id,
             chat_type="dm" if room.direct else "group",
-            thread_id=content.related if content.rel_type == "m.thread" else None,
+            thread_id=(content.related or None) if content.rel_type == "m.thread" else None,
             user_id=event.sender,
             user_name=room.called(event.sender),
             chat_name=None if room.direct else room.title(self.user),

@@ -12,7 +12,7 @@ import structlog
 from everturn.errors import OutcomeUnknown, Refused
 from everturn.platform.interface import Channel
 from everturn.platform.matrix.calls import Homeserver
-from everturn.platform.matrix.wire import Event, understood
+from everturn.platform.matrix.wire import Event, room_id_of, text_of, understood
 
 log = structlog.get_logger()
 KEPT = 1000
@@ -55,16 +55,16 @@ class Room:
         content = event.content
         if event.type == "m.room.member" and event.state_key:
             if content.get("membership") == "join":
-                self.people[event.state_key] = str(content.get("displayname") or "")
+                self.people[event.state_key] = text_of(content, "displayname")
             else:
                 self.people.pop(event.state_key, None)
         elif event.type == "m.room.name":
-            self.name = str(content.get("name") or "")
+            self.name = text_of(content, "name")
         elif event.type == "m.room.canonical_alias":
-            self.alias = str(content.get("alias") or "")
+            self.alias = text_of(content, "alias")
         elif event.type == "m.room.create":
             before = content.get("predecessor")
-            self.before = str(before.get("room_id", "")) if isinstance(before, dict) else ""
+            self.before = room_id_of(before.get("room_id")) if isinstance(before, dict) else ""
         elif event.type == ENCRYPTION:
             self.encrypted = True  # for ever: nobody can switch it off
 

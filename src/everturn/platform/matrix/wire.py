@@ -16,8 +16,10 @@ import structlog
 
 log = structlog.get_logger()
 T = TypeVar("T")
-_MEDIA = re.compile(r"mxc://[A-Za-z0-9][A-Za-z0-9.:\[\]-]*/[A-Za-z0-9_=-]+")
-
+_MEDIA = re.compile(r"mxc://[A-Za-z0-9][A-Za-z0-9.:\[\]-]{0,254}/[A-Za-z0-9_=-]{1,255}")
+ID_BYTES = (
+    255  # of any id, with the sign it begins with: https://spec.matrix.org/latest/appendices/#common-identifier-format
+)
 
 CHOICES = "org.everturn.choices"  # in a question of ours: the command that each emoji stands for
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what reading of JSON raises
@@ -53,7 +55,7 @@ class Event(msgspec.Struct, frozen=True):
         """What it says of somebody's being in the room; empty if it does not."""
         if self.type != "m.room.member" or self.state_key != user:
             return ""
-        return str(self.content.get("membership", ""))
+        return text_of(self.content, "membership")
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,19 +166,19 @@ def content_of(content: dict[str, Any]) -> Content:
     relation, info = _part(content, "m.relates_to"), _part(content, "info")
     people = _part(content, "m.mentions").get("user_ids")
     return Content(
-        body=_text(content, "body"),
-        msgtype=_text(content, "msgtype"),
-        url=_text(content, "url"),
-        filename=_text(content, "filename"),
-        mime=_text(info, "mimetype"),
+        body=text_of(content, "body"),
+        msgtype=text_of(content, "msgtype"),
+        url=text_of(content, "url"),
+        filename=text_of(content, "filename"),
+        mime=text_of(info, "mimetype"),
         size=_number(info, "size"),
         seconds=_number(info, "duration") // 1000,
         voice="org.matrix.msc3245.voice" in content,
         mentions=tuple(each for each in people if isinstance(each, str)) if isinstance(people, list) else (),
-        rel_type=_text(relation, "rel_type"),
-        related=_text(relation, "event_id"),
-        reply_to=_text(_part(relation, "m.in_reply_to"), "event_id"),
-        key=_text(relation, "key"),
+        rel_type=text_of(relation, "rel_type"),
+        related=event_id_of(relation.get("event_id")),
+        reply_to=event_id_of(_part(relation, "m.in_reply_to").get("event_id")),
+        key=text_of(relation, "key"),
         falling_back=relation.get("is_falling_back") is True,
         new=_part(content, "m.new_content"),
     )
@@ -194,7 +196,24 @@ def is_media(address: str) -> bool:
     return _MEDIA.fullmatch(address) is not None and ".." not in address
 
 
-def _text(content: dict[str, Any], name: str) -> str:
+def event_id_of(value: object) -> str:
+    """The id of an event that somebody names; empty for what can be none. It becomes part of addresses and of keys."""
+    return _id(value, "$")
+
+
+def room_id_of(value: object) -> str:
+    """The same for a room's."""
+    return _id(value, "!")
+
+
+def _id(value: object, sign: str) -> str:
+    if not isinstance(value, str) or not value.startswith(sign) or not value.isprintable():
+        return ""
+    return value if len(value.encode()) <= ID_BYTES else ""
+
+
+def text_of(content: dict[str, Any], name: str) -> str:
+    """A text; empty for what is none: to make one of whatever a stranger wrote may fail."""
     value = content.get(name)
     return value if isinstance(value, str) else ""
 
