@@ -27,6 +27,7 @@ from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
         (405, "M_UNRECOGNIZED", Missing, "M_UNRECOGNIZED"),
         (408, "", OutcomeUnknown, "HTTP 408"),
         (413, "M_TOO_LARGE", Refused, "larger"),
+        (414, "", Missing, "longer"),
         (429, "M_LIMIT_EXCEEDED", TryLater, "left alone"),
         (429, "", TryLater, "HTTP 429"),
         (500, "M_UNKNOWN", OutcomeUnknown, "M_UNKNOWN"),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import ClassVar
 from urllib.parse import quote
 
 import pytest
@@ -9,8 +10,14 @@ import pytest
 from everturn.clock import SystemClock
 from everturn.decide.matrix_unread import LAST_FAILURES, TOO_MUCH, UNREADABLE
 from everturn.model import Inbound, ReadTo
+from everturn.platform.matrix.calls import Homeserver
 from everturn.platform.matrix.history import PAGES
-from tests.contracts.matrix import MatrixDriver
+from everturn.platform.matrix.inviting import Invitations
+from everturn.platform.matrix.reading import Reader
+from everturn.platform.matrix.rooms import KnownRooms, Room
+from everturn.platform.matrix.syncing import Reading
+from everturn.platform.matrix.wire import Event
+from tests.contracts.matrix import MatrixDriver, everybody
 from tests.synapse import SynapseServer
 from tests.waiting import LONGEST_S
 
@@ -26,6 +33,18 @@ class Hurried(SystemClock):
 
     def monotonic(self) -> float:
         return super().monotonic() * 10_000
+
+
+class Clumsy(Reader):
+    """Breaks its word when it reads a certain message, once."""
+
+    failed: ClassVar[set[str]] = set()
+
+    def read(self, event: Event, room: Room, answered: Event | None = None) -> Inbound | None:
+        if event.content.get("body") == "odd" and room.id not in self.failed:
+            self.failed.add(room.id)
+            raise KeyError("result")
+        return super().read(event, room, answered)
 
 
 async def heard(reading: AsyncIterator[Inbound | ReadTo], count: int) -> list[Inbound | ReadTo]:
@@ -79,6 +98,26 @@ async def test_a_room_whose_history_does_not_answer_keeps_nobody_waiting(driver:
     driver.proxy.let_go(broken=broken)
     found = await heard(reading, 4)
     assert (said(found), places(found)) == (["one", "two", "three", "four"], [False, False, False, True])
+
+
+async def test_a_fault_of_ours_in_one_room_is_that_rooms_alone(driver: MatrixDriver) -> None:
+    """Promise 9: the others are heard, and it is read again before the place is committed."""
+    server, clock, us = Homeserver(driver.proxy.url, driver.bot.token), Hurried(), driver.bot.user_id
+    invitations = Invitations(server, "matrix", us, everybody, clock)
+    reading = Reading(server, Clumsy(us), KnownRooms(server), invitations, clock, poll_s=0.1)
+    driver.says("odd", "bob")
+    driver.says("hello", "ann")
+    found, place = list[Inbound | ReadTo](), await reading.begin(driver.after)
+    async with asyncio.timeout(LONGEST_S):
+        while not found or not found[-1].cursor:
+            news = await reading.next(place)
+            found += [each async for each in reading.heard(news, place)]
+            place = news.next_batch
+    assert driver.room("bob") in Clumsy.failed
+    assert sorted(said(found)) == ["hello", "odd"]
+    assert not found[0].cursor
+    invitations.close()
+    await server.close()
 
 
 async def test_who_comes_in_while_a_room_is_asked_for_is_known(driver: MatrixDriver) -> None:

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from everturn.decide.matrix_errors import Missing
 from everturn.errors import OutcomeUnknown
 from everturn.platform.matrix import MatrixSettings
+from everturn.platform.matrix.calls import Homeserver
 from everturn.platform.matrix.reading import Reader
 from everturn.platform.matrix.requesting import read_answer
 from everturn.platform.matrix.rooms import Room
@@ -85,6 +87,14 @@ def nested(levels: int) -> object:
     for _ in range(levels):
         value = [value]
     return value
+
+
+async def test_what_can_have_no_address_is_not_there() -> None:
+    """Nothing is asked: the server of this test does not exist."""
+    server = Homeserver("http://nowhere.invalid", "secret")
+    with pytest.raises(Missing, match="address"):
+        await server.event("!a:x", "/" * 22_000)
+    await server.close()
 
 
 def test_names_that_are_no_texts_are_none() -> None:

@@ -51,6 +51,8 @@ def _no(status: int, code: str, what: str) -> PlatformError:
     """What is said of this request alone. A homeserver gives a code with every no; a size is limited by proxies, too."""
     if status == 413 or code == "M_TOO_LARGE":
         return Refused(f"larger than the homeserver takes: {what}")
+    if status == 414:
+        return Missing(f"the address is longer than the homeserver takes: {what}")
     if not code:
         return TryLater(f"something before the homeserver answered in its place: {what}", STRANGE_S)
     if status == 403:

@@ -94,6 +94,8 @@ class Requests:
                     raise _failure(response, await response.aread())
                 async for piece in response.aiter_bytes(PIECE_BYTES):
                     yield piece
+        except httpx.InvalidURL as error:
+            raise Missing(f"nothing can have such an address: {error}") from None
         except httpx.HTTPError as error:
             raise TryLater(f"the file could not be fetched: {type(error).__name__}", UNREACHABLE_S) from None
         except OutcomeUnknown as error:  # reading changes nothing
@@ -113,6 +115,8 @@ class Requests:
         address = path if path.startswith("/_") else f"{API}{path}"
         try:
             response = await self._client.request(method, address, timeout=limits, **more)
+        except httpx.InvalidURL as error:
+            raise Missing(f"nothing can have such an address: {error}") from None
         except NOT_SENT as error:
             raise TryLater(f"the homeserver can not be reached: {type(error).__name__}", UNREACHABLE_S) from None
         except httpx.HTTPError as error:

@@ -22,7 +22,7 @@ from everturn.clock import Clock
 from everturn.decide.matrix_errors import Forbidden, asked_s
 from everturn.decide.matrix_unread import UNREADABLE
 from everturn.decide.reconnecting import pause_s
-from everturn.errors import PlatformError
+from everturn.errors import PlatformError, TryLater
 from everturn.model import Inbound, ReadTo
 from everturn.platform.matrix.calls import Homeserver, at_best
 from everturn.platform.matrix.history import WANTED
@@ -156,7 +156,8 @@ class Reading:
 
     async def _heard_in(self, room_id: str, unread: Unread) -> list[Inbound]:
         """What was said to us in one room; nothing, if it is closed to us before we can look at it. After any other failure it
-        is read again later: no message is passed over because a server has an error, unless that lasts.
+        is read again later: no message is passed over because a server has an error, unless that lasts. So it is where the
+        failure is ours: what one room says must not end the reading of all others.
         """
         try:
             async with self._slots_of_failed if unread.failures else self._slots:
@@ -165,6 +166,9 @@ class Reading:
             log.warning("a room can not be read", room=room_id, error=str(error))
         except PlatformError as error:
             await self._failed(room_id, unread, error)
+        except Exception as error:  # whoever may write there may have found it
+            log.exception("reading a room failed", room=room_id)
+            await self._failed(room_id, unread, TryLater(f"reading it failed: {type(error).__name__}", 0.0))
         return []
 
     async def _failed(self, room_id: str, unread: Unread, error: PlatformError) -> None:
