@@ -2,16 +2,21 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from everturn.clock import SystemClock
+from everturn.decide.admission import Verdict
 from everturn.decide.matrix_errors import Missing
 from everturn.errors import OutcomeUnknown
+from everturn.model import SessionSource
 from everturn.platform.matrix import MatrixSettings
 from everturn.platform.matrix.calls import Homeserver
+from everturn.platform.matrix.inviting import Invitations
 from everturn.platform.matrix.reading import Reader
 from everturn.platform.matrix.requesting import read_answer
 from everturn.platform.matrix.rooms import Room
-from everturn.platform.matrix.wire import Event, Page, Sync, content_of, event_id_of, is_media, room_id_of
+from everturn.platform.matrix.wire import Event, Invited, Page, Sync, content_of, event_id_of, is_media, room_id_of
 
 
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b"\xff", b'{"a":' * 100_000])
@@ -95,6 +100,28 @@ async def test_what_can_have_no_address_is_not_there() -> None:
     with pytest.raises(Missing, match="address"):
         await server.event("!a:x", "/" * 22_000)
     await server.close()
+
+
+def invited_by(sender: str) -> dict[str, object]:
+    content = {"membership": "invite", "is_direct": True}
+    return {"type": "m.room.member", "sender": sender, "state_key": "@bot:x", "content": content}
+
+
+async def test_who_invites_is_whom_our_own_homeserver_names() -> None:
+    """Promise 11: what stands before the invitation itself was chosen by the server of who invites."""
+    asked = []
+
+    async def welcome(source: SessionSource) -> Verdict:
+        asked.append(source.user_id)
+        return Verdict.SILENT
+
+    server = Homeserver("http://nowhere.invalid", "secret")
+    invitations = Invitations(server, "matrix", "@bot:x", welcome, SystemClock())
+    told = {"invite_state": {"events": [invited_by("@owner:x"), invited_by("@mallory:y")]}}
+    await invitations.hear({"!a:y": read_answer(msgspec.json.encode(told), Invited)})
+    invitations.close()
+    await server.close()
+    assert asked == ["@mallory:y"]
 
 
 def test_names_that_are_no_texts_are_none() -> None:

@@ -129,7 +129,10 @@ class Invitations:
             await self._server.leave(room, not_joined(source.user_id or "") if verdict is Verdict.PAIR else "")
 
     def _source(self, room: str, about: Invited) -> SessionSource | None:
-        for event in understood(about.invite_state.events):
+        """Who invites us: the last of these events is the invitation itself, which our homeserver has checked. Those before it
+        were chosen by the server of who invites, and may say anything.
+        """
+        for event in reversed(understood(about.invite_state.events)):
             if event.membership_of(self._user) == "invite":
                 direct = event.content.get("is_direct") is True
                 return SessionSource(
