@@ -26,6 +26,12 @@ MARKS = ["**", "*", "_", "~~", "`", "```", "\n", "\n```py\n", "[a](https://x.exa
         ("## Title ##", "<b>Title</b>"),
         ("# **Title**", "<b>Title</b>"),
         ("#tag", "#tag"),
+        ("# #", "<b>#</b>"),
+        ("# a  # b ## #", "<b>a  # b</b>"),
+        ("``a` b", "``a` b"),
+        ("```a``` b``", "<code>a</code> b``"),
+        ("~~~ a ` b", "~~~ a ` b"),
+        ("~~~~ py 3\nx\n~~~~", '<pre><code class="language-py">x</code></pre>'),
         ("- one\n  * two\n+ three", "• one\n  • two\n• three"),
         ("> a\n> *b*\nc", "<blockquote>a\n<i>b</i></blockquote>\nc"),
         ("```\na < *b*\n```", "<pre>a &lt; *b*</pre>"),
@@ -68,3 +74,20 @@ def test_a_text_of_opening_marks_is_read_at_once(mark: str) -> None:
     """In less than a second; if each mark looked through all that follows it, minutes."""
     text = mark * (100_000 // len(mark))
     assert to_html(text) == text
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        pytest.param(f"# a{' ' * 500_000}x", f"<b>a{' ' * 500_000}x</b>", id="heading"),
+        pytest.param(f"# a{'#' * 500_000}x", f"<b>a{'#' * 500_000}x</b>", id="heading's end"),
+        pytest.param(f"~~~{'a' * 500_000}`", f"~~~{'a' * 500_000}`", id="language"),
+        pytest.param(f"{'~' * 50_001}`", f"{'<s>~</s>' * 10_000}~`", id="fence"),
+        pytest.param(f"a{'`' * 100_000}", f"a{'`' * 100_000}", id="ticks"),
+        pytest.param("a\n" * 100_000, "a\n" * 100_000, id="lines"),
+    ],
+)
+def test_a_long_line_or_many_of_them_are_read_at_once(text: str, html: str) -> None:
+    """In less than a second; where a pattern goes back over what it took, or each line moves all others, minutes or hours."""
+    assert to_html(text) == html

@@ -10,14 +10,15 @@ import re
 from dataclasses import dataclass
 from html import escape
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^\n`]*$")
-_HEADING = re.compile(r"^ {0,3}(#{1,6}) +(\S.*?)[ #]*$")
+# No pattern goes back over what it took (`*+`): else a line of the right marks takes the square or the cube of its length.
+_FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
+_HEADING = re.compile(r"^ {0,3}(#{1,6}) +(\S)(.*)$")
 _BULLET = re.compile(r"^(\s*)[-*+] +(?=\S)")
 _QUOTE = re.compile(r"^ {0,3}> ?")
 # What a mark may hold is bounded: else a text of nothing but opening marks takes the square of its length.
 _INLINE = re.compile(
     r"\\(?P<escaped>[`*_~\[\]])"
-    r"|(?P<ticks>`+)(?P<code>.+?)(?P=ticks)(?!`)"
+    r"|(?P<ticks>`++)(?:(?P<code>.+?)(?<!`)(?P=ticks)(?!`))?"  # those that nothing closes stay as they are
     r"|\[(?P<label>[^\[\]\n]{1,200})\]\((?P<url>(?:https?://|tg://|mailto:)(?:[^\s()]|\([^\s()]{0,200}\)){1,2000})\)"
     r"|(?P<bare>https?://[^\s<>*`]{1,2000})"  # an address is left as it is, whatever stands in it
     r"|\*\*(?!\*\*)(?=\S)(?P<bold>.{1,500}?)(?<=\S)\*\*(?!\*)"
@@ -40,34 +41,35 @@ class Dialect:
 
 def to_html(text: str, dialect: Dialect) -> str:
     """The text with its marks as tags."""
-    out, lines, before_block = "", text.split("\n"), True
-    while lines:
-        html, taken, block = _next(lines, dialect)
+    out, lines, place, before_block = "", text.split("\n"), 0, True
+    while place < len(lines):
+        html, place, block = _next(lines, place, dialect)
         apart = dialect.blocks and (block or before_block)
         if html is not None:
             out += html if apart or not out else dialect.newline + html
             before_block = block
-        lines = lines[taken:]
     return out
 
 
-def _next(lines: list[str], dialect: Dialect) -> tuple[str | None, int, bool]:
-    """What begins here: its HTML if it shows anything, how many lines it takes, and whether it is a block."""
-    if fence := _FENCE.match(lines[0]):
-        return *_code(lines, fence, dialect), True
-    if _QUOTE.match(lines[0]):
-        return *_quote(lines, dialect), True
-    if heading := _HEADING.match(lines[0]):
+def _next(lines: list[str], place: int, dialect: Dialect) -> tuple[str | None, int, bool]:
+    """What begins at this line: its HTML if it shows anything, the line after it, and whether it is a block."""
+    line = lines[place]
+    if fence := _FENCE.match(line):
+        return *_code(lines, place, fence, dialect), True
+    if _QUOTE.match(line):
+        return *_quote(lines, place, dialect), True
+    if heading := _HEADING.match(line):
         tag = f"h{len(heading[1])}" if dialect.blocks else dialect.bold
-        return f"<{tag}>{_inline(heading[2].replace('**', ''), dialect)}</{tag}>", 1, True
-    return _inline(_BULLET.sub("\\1• ", lines[0]), dialect), 1, False
+        words = heading[2] + heading[3].rstrip(" #")
+        return f"<{tag}>{_inline(words.replace('**', ''), dialect)}</{tag}>", place + 1, True
+    return _inline(_BULLET.sub("\\1• ", line), dialect), place + 1, False
 
 
-def _code(lines: list[str], fence: re.Match[str], dialect: Dialect) -> tuple[str | None, int]:
+def _code(lines: list[str], place: int, fence: re.Match[str], dialect: Dialect) -> tuple[str | None, int]:
     """A block of code, up to its closing line or to the end."""
     close = re.compile(rf"^ {{0,3}}{re.escape(fence[1])}[`~]*\s*$")
-    end = next((place for place, line in enumerate(lines) if place and close.match(line)), len(lines))
-    body = _text("\n".join(lines[1:end]))
+    end = next((each for each in range(place + 1, len(lines)) if close.match(lines[each])), len(lines))
+    body = _text("\n".join(lines[place + 1 : end]))
     if not body.strip():
         return None, end + 1
     if not fence[2] and not dialect.blocks:
@@ -76,10 +78,10 @@ def _code(lines: list[str], fence: re.Match[str], dialect: Dialect) -> tuple[str
     return f"<pre><code{language}>{body}</code></pre>", end + 1
 
 
-def _quote(lines: list[str], dialect: Dialect) -> tuple[str, int]:
+def _quote(lines: list[str], place: int, dialect: Dialect) -> tuple[str, int]:
     """Neighbouring lines that begin with >."""
-    end = next((place for place, line in enumerate(lines) if not _QUOTE.match(line)), len(lines))
-    body = dialect.newline.join(_inline(_QUOTE.sub("", line), dialect) for line in lines[:end])
+    end = next((each for each in range(place, len(lines)) if not _QUOTE.match(lines[each])), len(lines))
+    body = dialect.newline.join(_inline(_QUOTE.sub("", line), dialect) for line in lines[place:end])
     return f"<blockquote>{body}</blockquote>", end
 
 
@@ -96,6 +98,8 @@ def _marked(match: re.Match[str], dialect: Dialect) -> str:
         return _text(plain)
     if match["code"] is not None:
         return f"<code>{_text(match['code'].strip() or match['code'])}</code>"
+    if match["ticks"] is not None:
+        return match["ticks"]
     if match["url"] is not None:
         return f'<a href="{escape(match["url"])}">{_inline(match["label"], dialect)}</a>'
     tags = {"bold": dialect.bold, "struck": dialect.struck, "slanted": dialect.slanted, "low": dialect.slanted}
