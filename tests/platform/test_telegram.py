@@ -1,6 +1,8 @@
 """Telegram: what it says becomes what the gateway hears, and what we say appears there."""
 
 import asyncio
+import gc
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -174,6 +176,24 @@ async def test_an_edit_without_our_name_still_changes_what_was_said_to_us(driver
     found = await heard(platform, 4)
     assert [each.text for each in found] == ["blue", in_reply("white", "I am here", None)] * 2
     assert [each.of for each in found] == [None, None, f"{named}@{team}", f"{reply}@{team}"]
+
+
+def trust_lists() -> int:
+    """How many there are in this process."""
+    gc.collect()
+    return sum(isinstance(each, ssl.SSLContext) for each in gc.get_objects())
+
+
+async def test_fetching_a_file_reads_no_list_of_whom_to_trust_again(driver: TelegramDriver) -> None:
+    """All others would wait for a tenth of a second at every file."""
+    driver.person("Ann").sends_document(b"a,b", "t.csv", "text/csv")
+    platform = driver.connected()
+    (found,) = await heard(platform, 1)
+    assert [piece async for piece in platform.fetch(found.attachments[0])] == [b"a,b"]
+    before, fetching = trust_lists(), platform.fetch(found.attachments[0])
+    assert await anext(fetching) == b"a,b"
+    assert trust_lists() <= before
+    assert [piece async for piece in fetching] == []
 
 
 async def test_files_come_as_attachments_and_can_be_fetched(driver: TelegramDriver) -> None:

@@ -5,10 +5,8 @@ The access token is sent in a header alone, so that no address and no error can 
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -18,6 +16,7 @@ import msgspec
 from everturn.decide.matrix_errors import Missing, error_of
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 from everturn.platform.matrix.wire import UNREADABLE, Failure, Known, is_media
+from everturn.platform.trust import trusted
 
 T = TypeVar("T")
 API = "/_matrix/client/v3"
@@ -30,12 +29,6 @@ NOT_THERE = frozenset({404, 405})
 # Nothing left this machine.
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
 DOWNLOADS = ("/_matrix/client/v1/media/download", "/_matrix/media/v3/download")  # the second on servers of before 2024
-
-
-@cache
-def trusted() -> ssl.SSLContext:
-    """Whom we believe who they are. Reading the list takes a tenth of a second, and is done once in a process."""
-    return httpx.create_ssl_context()
 
 
 class Requests:

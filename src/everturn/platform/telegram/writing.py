@@ -20,6 +20,7 @@ from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 from everturn.model import Attachment, SessionSource
 from everturn.platform.interface import Choice, Limits, Outgoing
 from everturn.platform.telegram.calls import done
+from everturn.platform.trust import trusted
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -110,7 +111,7 @@ class Writer:
         address = await self._address_of(attachment)
         try:
             async with (
-                httpx.AsyncClient(timeout=60.0) as client,
+                httpx.AsyncClient(timeout=60.0, verify=trusted()) as client,
                 client.stream("GET", address) as response,
             ):
                 if response.status_code == 404:
