@@ -9,6 +9,7 @@ EverturnError
 │   └── FenceLost          somebody else owns the key now: stop, write nothing more
 ├── Conflict               the same message id came with other words
 ├── TooLong                a message is longer than we take
+│   └── Unkeepable         its ids are: it can not even be stored that it came
 ├── TooLarge               a file is larger than we take
 ├── NoRoom                 there is no room for another file
 ├── Full                   a bound was reached; `retry_after_s` says when to try again
@@ -57,6 +58,10 @@ class Conflict(EverturnError):
 
 class TooLong(EverturnError):
     """A message is longer than we take; the message says the limit."""
+
+
+class Unkeepable(TooLong):
+    """The ids of a message are longer than a database finds again."""
 
 
 class TooLarge(EverturnError):

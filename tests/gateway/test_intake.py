@@ -1,11 +1,13 @@
 """Taking messages in: commit, then acknowledge; once each; in order; within limits that are told."""
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 
 import pytest
 from msgspec.structs import replace
 
+from everturn.decide.keys import INDEXED_BYTES, session_key
 from everturn.errors import Conflict, Full, TooLong, TryLater
 from everturn.gateway.parts import Settings
 from everturn.model import Attachment, Heard, Inbound, SessionSource
@@ -243,6 +245,43 @@ async def test_nor_are_the_names_of_files_and_of_changed_messages(store_url: str
         await world.accept(replace(inbound("m2", "other words"), what=Heard.EDITED, of=odd))
         await world.accept(replace(inbound("m3", ""), what=Heard.DELETED, of=odd))
         await ask(platform, "two", "go on")
+
+
+LONG = "".join(hashlib.sha256(str(each).encode()).hexdigest() for each in range(50))  # which no compression shortens
+
+
+def with_long_ids() -> list[Inbound]:
+    """Messages of which one id each is too long."""
+    said, sticker = replace(inbound("m1", "hello"), cursor="7"), Attachment(kind="sticker", ref="r", unique=LONG)
+    return [
+        replace(said, id=LONG),
+        replace(said, album=LONG),
+        replace(said, what=Heard.DELETED, of=LONG),
+        replace(said, attachments=(sticker,)),
+        *(replace(said, source=replace(said.source, **{name: LONG})) for name in ("chat_id", "thread_id", "user_id")),
+    ]
+
+
+async def test_nor_are_ids_that_no_index_takes(store_url: str) -> None:
+    """Promise 9: who can be refused is; elsewhere it is passed over, and what follows it is heard."""
+    platform = FakePlatform()
+    async with World(store_url, Actor(), [platform]) as world:
+        for place, odd in enumerate(with_long_ids()):
+            with pytest.raises(TooLong, match="ids"):
+                await world.accept(odd)
+            await world.gateway.intake.take(replace(odd, cursor=str(place)))
+            assert await world.store.read(read_cursor, "fake", "") == str(place)
+        await ask(platform, "one", "go on")
+        assert platform.texts("one") == [answer_to("go on")]
+
+
+async def test_the_longest_ids_that_are_taken_are_kept_and_answered(store_url: str) -> None:
+    platform, said = FakePlatform(), inbound("m1", "hello")
+    thread = LONG[: INDEXED_BYTES - len(session_key(said.source)) - 1]
+    longest = replace(said, id=LONG[: INDEXED_BYTES - 4], source=replace(said.source, thread_id=thread))
+    async with World(store_url, Actor(), [platform]) as world:
+        assert len(await world.accept(longest)) == INDEXED_BYTES
+        await platform.until(lambda: platform.texts("one") == [answer_to("hello")])
 
 
 class Clumsy(FakePlatform):

@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from everturn.model import SessionSource
+from everturn.model import Inbound, SessionSource
 
+INDEXED_BYTES = 2500  # a row of an index of PostgreSQL's has room for 2,704; SQLite does not mind
 _PLAIN = re.compile(r"[A-Za-z0-9_.~+-]+")
 
 
@@ -61,6 +62,21 @@ def _lane(source: SessionSource, isolation: Isolation) -> _Lane:
     # The message that opens a thread and those that follow in it share a lane.
     slot = "thread" if thread and not source.thread_id else source.chat_type
     return _Lane(slot, chat, thread, participant if alone else None)
+
+
+def is_keepable(inbound: Inbound, key: str) -> bool:
+    """Whether what a message is found by fits into the indexes: a stranger may have chosen some of it."""
+    source = inbound.source
+    place = (source.platform, source.account)
+    rows = (
+        (key, inbound.album),
+        (*place, inbound.id),
+        (*place, inbound.of),
+        (*place, source.chat_id, source.thread_id),
+        *((source.platform, each) for each in (source.user_id, source.user_id_alt)),
+        *((source.platform, each.unique) for each in inbound.attachments),
+    )
+    return all(sum(len((text or "").encode()) for text in row) <= INDEXED_BYTES for row in rows)
 
 
 def _escape(text: str) -> str:

@@ -131,6 +131,9 @@ def too_long(limit: int) -> str:
     return f"That message is too long: the limit is {limit} characters. Please send it in parts."
 
 
+IDS_TOO_LONG = "The message can not be kept: the ids of its chat, its author or itself are too long."
+
+
 def unknown_command(name: str, nearest: str | None) -> str:
     """For a command that does not exist. The sender's own word is repeated without its slash."""
     hint = f" Did you mean /{nearest}?" if nearest else ""

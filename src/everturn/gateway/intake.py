@@ -20,11 +20,12 @@ from everturn.decide.attachments import stands_for
 from everturn.decide.backlog import Arriving, absence, arriving, room_in_queue
 from everturn.decide.busy import forced_by
 from everturn.decide.commands import BY_NAME, Declared, parse_command
+from everturn.decide.keys import is_keepable
 from everturn.decide.pairing import make_code
 from everturn.decide.reconnecting import pause_s
 from everturn.decide.rights import may
 from everturn.decide.text import storable
-from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong
+from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong, Unkeepable
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
 from everturn.gateway.outbox import Outbox
@@ -71,6 +72,8 @@ class Intake:
         """Store a message once; returns after the commit. Raises Conflict, Full, TooLong or StoreUnavailable."""
         points.reached("inbox.before")
         inbound, settings = _storable(inbound), self._parts.settings
+        if not is_keepable(inbound, settings.key_of(inbound.source, inbound.agent)):
+            raise Unkeepable(words.IDS_TOO_LONG)
         if inbound.only_with_album and (key := await self._unaddressed(inbound)):
             return Accepted(outcome=Outcome.UNADDRESSED, key=key)
         if len(inbound.text) > settings.message_chars:
@@ -172,10 +175,19 @@ class Intake:
         """
         try:
             await self.accept(inbound)
+        except Unkeepable as error:
+            await self._pass_over(inbound, error)
         except (Full, TooLong) as error:
             await self._turn_away(_storable(inbound), error)
         except Conflict as error:
             log.warning("message ignored", error=str(error))
+
+    async def _pass_over(self, inbound: Inbound, error: Unkeepable) -> None:
+        """Nothing can be stored under such ids, not even that it is dead; brought again for ever, it would stop its platform."""
+        source, at = inbound.source, self._parts.clock.now()
+        log.error("message passed over", platform=source.platform, id=inbound.id[:100], error=str(error))
+        if inbound.cursor is not None:
+            await self._parts.store.run(move_cursor, source.platform, source.account, inbound.cursor, at)
 
     async def _take_in_time(self, inbound: Inbound) -> None:
         """It is not acknowledged before it is stored, however long that takes."""
