@@ -74,6 +74,17 @@ async def test_a_message_deleted_while_it_waits_is_withdrawn(life: Life) -> None
     assert await changes(life, "m2", "again", "e2") is Revision.TOO_LATE
 
 
+async def test_what_happens_in_another_chat_changes_nothing(life: Life) -> None:
+    """Promise 8: whoever may delete in their own room names any id there. A chat with another number is the same chat."""
+    await life.store.run(accept, life.arrival("hello", ext="m1"), QUEUE, None)
+    for number, what in enumerate((Heard.DELETED, Heard.EDITED)):
+        elsewhere = life.arrival("other", "d", ext=f"x{number}")
+        assert (await life.twice(revise, elsewhere, what, "m1")).what is Revision.ELSEWHERE
+    assert await life.look("SELECT body, state FROM inbox WHERE ext_id='m1'") == [("hello", "waiting")]
+    moved = life.arrival("", "d", ext="x2", chat_id_alt="c")
+    assert (await life.twice(revise, moved, Heard.DELETED, "m1")).what is Revision.APPLIED
+
+
 async def test_nobody_changes_the_words_of_somebody_else_or_of_another_kind(life: Life) -> None:
     await life.store.run(accept, life.arrival("hello", ext="m1"), QUEUE, None)
     assert await changes(life, "m1", "mine", user_id="bob") is Revision.NOT_THEIRS

@@ -28,6 +28,7 @@ class Revision(StrEnum):
     APPLIED = "applied"
     TOO_LATE = "too_late"  # the message was begun, or has ended
     NOT_THEIRS = "not_theirs"  # somebody else's words stay as they are
+    ELSEWHERE = "elsewhere"  # what is said in one chat changes nothing in another
     OTHER_KIND = "other_kind"  # words that become a command, or a command that becomes words
     OUTDATED = "outdated"  # what its author wrote later came before it
     UNKNOWN = "unknown"  # we never had it
@@ -57,7 +58,10 @@ def revise(arrival: Arrival, what: Heard, of: str) -> Op[Revised]:
     if before:  # it came before, or this operation ran before
         return Revised(Revision(before[0][0]) if before[0][0] in set(Revision) else Revision.TOO_LATE, key)
     (row,) = yield sql(FIND, of, source.platform, source.account)
-    done = yield from (_edit(arrival, row) if what is Heard.EDITED else _delete(arrival, row))
+    if not _same_chat(source_of(row[4]), source):
+        done = Revision.ELSEWHERE
+    else:
+        done = yield from (_edit(arrival, row) if what is Heard.EDITED else _delete(arrival, row))
     yield sql(
         ADD, arrival.id, arrival.ext_id, source.platform, source.account, key, KINDS[what], arrival.raw_source, "", "done",
         0, None, arrival.at, None, None, None, None, None, None,
@@ -99,6 +103,13 @@ def _delete(arrival: Arrival, row: Row) -> Op[Revision]:
     )
     yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1", key)
     return Revision.APPLIED
+
+
+def _same_chat(said: SessionSource | None, by: SessionSource) -> bool:
+    """Ids are a server's to choose on some platforms, and somebody may name one of a chat that they are not in."""
+    if said is None or said.chat_id == by.chat_id:
+        return True
+    return bool({said.chat_id, said.chat_id_alt} & {by.chat_id, by.chat_id_alt} - {None})
 
 
 def _same_author(author: SessionSource | None, by: SessionSource) -> bool:
