@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from everturn.decide.keys import INDEXED_BYTES, session_key
 from everturn.errors import Conflict, Full, TooLong, TryLater
 from everturn.gateway.parts import Settings
-from everturn.model import Attachment, Heard, Inbound, SessionSource
+from everturn.model import Attachment, Heard, Inbound, ReadTo, SessionSource
 from everturn.store.operations.inbox import Outcome, read_cursor
 from everturn.store.operations.reading import explain
 from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World
@@ -313,6 +313,35 @@ async def test_an_adapter_that_breaks_its_word_is_told_and_read_again_and_the_ot
         await told(other, "two", "echo: hello")
         await while_time_passes(world, told(platform, "one", "echo: hello"))
         assert [each["trouble"] for each in contacts.listed()] == [None, None]
+
+
+class Placing(FakePlatform):
+    """Says where it stands before anything was said."""
+
+    def __init__(self) -> None:
+        super().__init__(name="placing")
+        self.went_on = asyncio.Event()
+
+    async def inbound(self, after: str | None = None) -> AsyncGenerator[Inbound | ReadTo, None]:  # type: ignore[override]
+        """A place, then what was said."""
+        yield ReadTo("1")
+        self.went_on.set()
+        async for message in super().inbound(after):
+            yield message
+
+
+async def test_a_platform_is_said_to_be_read_only_when_something_was_read_of_it(store_url: str) -> None:
+    """Promise 13: that it is asked proves nothing, and neither does that it took a reply."""
+    platforms = [silent := FakePlatform("silent"), speaking := FakePlatform("speaking"), placing := Placing()]
+    async with World(store_url, ScriptedAgent(), platforms) as world:
+        contacts = world.gateway.parts.contacts
+        speaking.say("one", "hello")
+        await told(speaking, "one", "echo: hello")
+        await placing.went_on.wait()
+        await world.accept(Inbound(id="1", source=SessionSource(platform="silent", account="other"), text="hello"))
+        await silent.until(lambda: bool(silent.screen))
+        found = {each["name"]: (each["state"], each["since"] is None) for each in contacts.listed()}
+    assert found == {"silent": ("connecting", False), "speaking": ("reading", True), "placing": ("reading", True)}
 
 
 async def test_words_that_only_look_like_a_command_are_a_message(store_url: str) -> None:

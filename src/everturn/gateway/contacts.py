@@ -28,6 +28,7 @@ class Contacts:
         self._received: dict[tuple[str, str], float] = {}
         self._sent: dict[tuple[str, str], float] = {}
         self._trouble: dict[str, tuple[str, float]] = {}
+        self._heard: set[str] = set()  # of which something was read in this life
         self._began = clock.now()
         self._telling = {name: each for name, each in platforms.items() if isinstance(each, CanTellContact)}
 
@@ -44,6 +45,11 @@ class Contacts:
         if abs(now - self._sent.get((platform, account), 0.0)) >= NOTED_EVERY_S:
             self._sent[platform, account] = now
             self._store.run(note_contact, platform, account, None, now).add_done_callback(_heard)
+
+    def heard(self, platform: str) -> None:
+        """Something was read: that alone proves that we receive."""
+        self._heard.add(platform)
+        self.reads(platform)
 
     def reads(self, platform: str, trouble: str | None = None) -> None:
         """A platform is being read, or why it can not be."""
@@ -82,8 +88,14 @@ class Contacts:
                 "trouble": contact.trouble,
                 "since": None if state is Reach.READING else began,
             }
+        if isinstance(platform, CanPull) and not self._has_come(platform):
+            return {"state": Reach.CONNECTING.value, "trouble": None, "since": self._began}
         state = Reach.READING if isinstance(platform, CanPull) else Reach.OPEN
         return {"state": state.value, "trouble": None, "since": None}
+
+    def _has_come(self, platform: Platform) -> bool:
+        """Whether it brought anything in this life. One that does not tell of its reads proves itself by that alone."""
+        return platform.name in self._heard or (platform.name, platform.account) in self._received
 
 
 def _heard(future: asyncio.Future[None]) -> None:

@@ -142,7 +142,7 @@ class Intake:
                 async for heard in platform.inbound(after):
                     failures = 0
                     await (self._read_to(platform, heard) if isinstance(heard, ReadTo) else self._take_in_time(heard))
-                    self._parts.contacts.reads(platform.name)
+                    self._parts.contacts.heard(platform.name)
             except Exception as error:  # noqa: BLE001  an adapter that breaks its word must not end the others
                 failures += 1
                 self._tell_trouble(platform, error)
