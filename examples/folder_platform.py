@@ -5,14 +5,17 @@ the home, and the folder beside it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from everturn.clock import Clock
 from everturn.decide.delivery import Surety
 from everturn.errors import Refused, TryLater
 from everturn.model import Inbound, SessionSource
-from everturn.platform.interface import Limits
+from everturn.platform.interface import Contact, Limits
+
+T = TypeVar("T")
 
 
 class FolderPlatform:
@@ -24,27 +27,28 @@ class FolderPlatform:
     limits = Limits(text=20_000)
 
     def __init__(self, home: Path, clock: Clock) -> None:
+        self.contact = Contact()  # nothing proves yet that we receive
         self._folder = home / "folder"
         self._clock = clock
 
     async def inbound(self, after: str | None) -> AsyncIterator[Inbound]:  # noqa: ARG002  the folder knows what was taken
         """What was put there. Being asked for the next one says that the last is committed: only then it is moved away."""
         while True:
-            for path in await asyncio.to_thread(self._waiting):
+            waiting = await done(self._waiting)
+            self.contact = self.contact.answered(self._clock.now())
+            for path in waiting:
                 source = SessionSource(platform=self.name, chat_id=path.parent.name, user_id=path.parent.name)
-                text = await asyncio.to_thread(path.read_text, "utf-8", "replace")
+                text = await done(path.read_text, "utf-8", "replace")
                 yield Inbound(id=f"{path.parent.name}/{path.name}", source=source, text=text)
-                await asyncio.to_thread(path.rename, path.with_suffix(".taken"))
+                await done(path.rename, path.with_suffix(".taken"))
             await self._clock.sleep(1.0)
 
     async def send(self, to: SessionSource, text: str, key: str) -> str:
-        """Write a file; what keeps us from it is named by the reaction it demands."""
+        """Write a file."""
         if not to.chat_id or "/" in to.chat_id:
             raise Refused("a chat is a folder's name")
-        try:
-            await asyncio.to_thread(self._write, self._folder / "out" / to.chat_id, f"{key}.txt", text)
-        except OSError as error:
-            raise TryLater(f"the folder can not be written: {error.strerror}", 5.0) from None
+        folder = self._folder / "out" / to.chat_id
+        await done(self._write, folder, f"{key}.txt", text)
         return key
 
     async def edit(self, to: SessionSource, message_id: str, text: str) -> None:
@@ -52,10 +56,20 @@ class FolderPlatform:
         await self.send(to, text, message_id)
 
     def _waiting(self) -> list[Path]:
-        return sorted((self._folder / "in").glob("*/*.txt"), key=lambda path: path.stat().st_mtime)
+        """The oldest first. A folder that is not there is trouble, and not the same as one in which nothing is."""
+        found = [path for chat in (self._folder / "in").iterdir() for path in chat.glob("[!.]*.txt")]
+        return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))
 
     def _write(self, folder: Path, name: str, text: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f".{name}"
         draft.write_text(text, encoding="utf-8")
         draft.replace(folder / name)
+
+
+async def done(what: Callable[..., T], *given: object) -> T:
+    """Do it in a thread; what keeps us from it is named by the reaction it demands."""
+    try:
+        return await asyncio.to_thread(what, *given)
+    except OSError as error:
+        raise TryLater(f"the folder can not be used: {error.strerror}", 5.0) from None

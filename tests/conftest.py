@@ -14,6 +14,7 @@ from tests.empty import EmptyFile
 from tests.postgres import PostgresServer, empty_database
 from tests.synapse import SynapseServer
 
+pytest.register_assert_rewrite("everturn.testing_platform")  # what is asked of platforms tells what it found instead
 settings.register_profile("everturn", deadline=None)  # no test asserts a time: a busy machine is no fault
 settings.load_profile("everturn")
 

@@ -2,19 +2,22 @@
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from everturn.clock import Clock, SystemClock
 from everturn.decide.admission import Verdict
 from everturn.model import SessionSource
+from everturn.platform.interface import CanDelete, CanEdit, CanReact, CanSendFiles, CanTellContact, CanType
 from everturn.platform.matrix import MatrixPlatform, MatrixSettings
 from everturn.platform.matrix.inviting import Welcome
 from everturn.testing_matrix import MatrixProxy
-from tests.contracts.platform import WAITED_S
+from tests.contracts.platform import READING, SENDING, WAITED_S
 from tests.synapse import Person, SynapseServer
 
+MANY = 1000
 _CODE = re.compile(r"<pre><code[^>]*>(.*?)</code></pre>", re.DOTALL)
 
 
@@ -22,23 +25,14 @@ async def everybody(_: SessionSource) -> Verdict:
     return Verdict.ALLOWED
 
 
-class MatrixDriver:
-    """A chat of the suite is a direct room with a person of that name. Accounts are new for every test: one server is enough."""
+class Rooms:
+    """The people of one homeserver, and the rooms in which they talk with us."""
 
-    def __init__(self, _: Path | None, server: SynapseServer) -> None:
+    def __init__(self, server: SynapseServer) -> None:
         self.server = server
-        self.proxy = MatrixProxy(server.url)
         self.bot = server.stranger("everturn")
-        self.after: str | None = self.bot.asks("GET", "/sync", params={"timeout": 0})["next_batch"]
         self._people: dict[str, Person] = {}
         self._rooms: dict[str, str] = {}
-        self._made: list[MatrixPlatform] = []
-
-    def connected(self, *, welcome: Welcome = everybody, clock: Clock | None = None, **settings: Any) -> MatrixPlatform:
-        given: dict[str, Any] = {"homeserver": self.proxy.url, "user": self.bot.user_id, "token": self.bot.token}
-        own = MatrixSettings(**given | {"listening": True, "poll_s": 5.0} | settings)
-        self._made.append(MatrixPlatform(own, clock or SystemClock(), welcome))
-        return self._made[-1]
 
     def person(self, chat: str) -> Person:
         if chat not in self._people:
@@ -80,12 +74,38 @@ class MatrixDriver:
         user = self.person(chat).user_id
         return SessionSource(platform="matrix", account=self.bot.user_id, chat_id=self.room(chat), user_id=user)
 
+
+class MatrixDriver(Rooms):
+    """A chat of the suite is a direct room with a person of that name. Accounts are new for every test: one server is enough."""
+
+    offers = frozenset({CanEdit, CanDelete, CanType, CanReact, CanSendFiles, CanTellContact})
+    failures = SENDING | READING
+
+    def __init__(self, _: Path | None, server: SynapseServer) -> None:
+        super().__init__(server)
+        self.proxy = MatrixProxy(server.url)
+        self.after: str | None = self.bot.asks("GET", "/sync", params={"timeout": 0})["next_batch"]
+        self._made: list[MatrixPlatform] = []
+
+    def connected(self, *, welcome: Welcome = everybody, clock: Clock | None = None, **settings: Any) -> MatrixPlatform:
+        given: dict[str, Any] = {"homeserver": self.proxy.url, "user": self.bot.user_id, "token": self.bot.token}
+        own = MatrixSettings(**given | {"listening": True, "poll_s": 5.0} | settings)
+        self._made.append(MatrixPlatform(own, clock or SystemClock(), welcome))
+        return self._made[-1]
+
     def texts(self, chat: str = "one") -> list[str]:
         return self.person(chat).screen(self.room(chat)).texts(self.bot.user_id)
 
     def code(self, chat: str = "one") -> list[str]:
         shown = self.person(chat).screen(self.room(chat)).by(self.bot.user_id)
         return [html.unescape("\n".join(_CODE.findall(each.content.get("formatted_body", "")))) for each in shown]
+
+    def types(self, chat: str = "one") -> bool:
+        return self.bot.user_id in self.person(chat).screen(self.room(chat)).typing
+
+    def marks(self, message_id: str, chat: str = "one") -> list[str]:
+        on_it = self.person(chat).screen(self.room(chat)).message(message_id).reactions
+        return [mark for mark, people in on_it.items() if self.bot.user_id in people]
 
     def acknowledged(self) -> int:
         """What was read on from behind: a homeserver is told nothing else."""
@@ -108,6 +128,20 @@ class MatrixDriver:
         self.proxy.fail("limited", limit=1, times=2)
         for kind in ("again", "repeat"):
             self.proxy.fail(kind)
+
+    @asynccontextmanager
+    async def failing(self, kind: str) -> AsyncIterator[Callable[[], object]]:
+        if kind == "away":
+            await self.away()
+        elif kind in READING:
+            self.proxy.fail("hang" if kind == "hangs" else "server", "sync", times=MANY)
+        else:
+            self.fail(kind)
+        yield lambda: self.proxy.hanging
+        self.proxy.faults.clear()
+        self.proxy.let_go()
+        if kind == "away":
+            await self.back()
 
     async def until(self, true: Callable[[], object]) -> None:
         await self.person("one").until(true)

@@ -1,135 +1,67 @@
-"""What the suite of all platforms needs of each: a driver that lets people act there, and sees what they see.
-
-A platform joins by one such class; tests/platform/test_contract.py then asks it the same questions as the others.
-"""
+"""The fakes of `everturn.testing` for the questions that every platform is asked (`everturn.testing_platform`)."""
 
 import asyncio
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-from everturn.clock import Clock, SystemClock
+from everturn.clock import Clock
 from everturn.decide.delivery import Surety
-from everturn.errors import OutcomeUnknown, Refused, TryLater
+from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 from everturn.model import Attachment, SessionSource
-from everturn.platform.interface import CanPull, CanSend, Limits, Platform
-from everturn.testing import CardPlatform, EditingPlatform, FakePlatform, Fault, FilePlatform
+from everturn.platform.interface import (
+    CanDelete,
+    CanEdit,
+    CanReact,
+    CanSendFiles,
+    CanStream,
+    CanTellContact,
+    CanType,
+    Limits,
+)
+from everturn.testing import CardPlatform, EditingPlatform, FakePlatform, Fault, FilePlatform, RemotePlatform
 
 _CODE = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
 WAITED_S = 3.0  # the delay that a platform which wants to be left alone asks for
 REVOKED_S = 60.0  # what we say waits for a new credential, and is not tried too often
+SENDING: dict[str, float | None] = {
+    "later": WAITED_S,
+    "revoked": REVOKED_S,
+    "refused": None,
+    "unknown": None,
+    "unknown_but_done": None,
+}
+READING: dict[str, float | None] = {"hangs": None, "fails": None, "away": None}
 
 
-class Adapter(Platform, CanPull, CanSend, Protocol):
-    """The least that a chat platform can do."""
-
-
-class Driver(Protocol):
-    """One platform, from the outside. It is entered with `async with`."""
-
-    after: str | None  # the place that is committed when the story begins
-
-    def connected(self) -> Adapter:
-        """A new adapter, as after a restart; what was acknowledged by an earlier one stays so."""
-        ...
-
-    def says(self, text: str, chat: str = "one") -> None:
-        """Somebody writes in a direct chat."""
-        ...
-
-    def says_everywhere(self, text: str) -> int:
-        """Somebody says it in every kind of place and by different people; how many conversations that makes."""
-        ...
-
-    def place(self, chat: str = "one") -> SessionSource:
-        """Where replies to that chat go."""
-        ...
-
-    def texts(self, chat: str = "one") -> list[str]:
-        """What is seen of us in that chat."""
-        ...
-
-    def code(self, chat: str = "one") -> list[str]:
-        """Of each of these messages, what is seen as code."""
-        ...
-
-    def acknowledged(self) -> int:
-        """How many of the messages the platform was told are taken."""
-        ...
-
-    def deliver_again(self) -> None:
-        """What was acknowledged is delivered once more."""
-        ...
-
-    def attaches(self, content: bytes, name: str, chat: str = "one") -> None:
-        """Somebody sends a document."""
-        ...
-
-    def fail(self, kind: str) -> None:
-        """The next send meets `later`, `revoked` (our credential is), `refused`, `unknown` (and is not done) or
-        `unknown_but_done`.
-        """
-        ...
-
-    async def until(self, true: Callable[[], object]) -> None:
-        """Wait for something to be true of the platform."""
-        ...
-
-    async def __aenter__(self) -> Self: ...
-
-    async def __aexit__(self, *_: object) -> None: ...
-
-
-class Remote(Driver, Protocol):
-    """A platform on the other side of a network."""
-
-    def connected(self, *, clock: Clock | None = None) -> Adapter:
-        """The same, with a clock of the test's."""
-        ...
-
-    def garble(self) -> None:
-        """What is read next comes in the ways this platform is known for: twice, in disorder, with holes."""
-        ...
-
-    async def away(self) -> None:
-        """It can not be reached."""
-        ...
-
-    async def back(self) -> None:
-        """It can be again."""
-        ...
-
-
-class Pauses(SystemClock):
-    """The machine's clock, on which the first pauses take no time and are kept; one more waits until it is let go."""
-
-    def __init__(self, count: int) -> None:
-        self._left = count
-        self.seconds: list[float] = []
-        self.enough, self.go_on = asyncio.Event(), asyncio.Event()
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-        if len(self.seconds) > self._left:
-            self.enough.set()
-            await self.go_on.wait()
+def code_in(text: str) -> str:
+    """What of a text in Markdown is code."""
+    return "\n".join(_CODE.findall(text))
 
 
 class FakeDriver:
     """FakePlatform: the adapter and what it talks to are one; a file keeps what people said."""
 
     after: str | None = None
+    offers: frozenset[type] = frozenset()
+    failures = SENDING | READING
     kind: type[FakePlatform] = FakePlatform
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "platform"
         self._ordered: deque[Fault] = deque()
-        self._now = self._made(1)
+        self._now = self.made()
 
-    def connected(self) -> FakePlatform:
-        self._now = self._made(1)
+    def made(self, **more: Any) -> FakePlatform:
+        """A new adapter of this kind."""
+        faults: Any = _Endless(self._ordered)
+        return self.kind(surety=Surety.NEITHER, faults=faults, file=self._file, limits=Limits(text=400), **more)
+
+    def connected(self, *, clock: Clock | None = None) -> FakePlatform:  # noqa: ARG002  it never waits
+        self._now = self.made()
         return self._now
 
     def says(self, text: str, chat: str = "one") -> None:
@@ -153,7 +85,16 @@ class FakeDriver:
         return self._now.texts(chat)
 
     def code(self, chat: str = "one") -> list[str]:
-        return ["\n".join(_CODE.findall(each)) for each in self.texts(chat)]
+        return [code_in(each) for each in self.texts(chat)]
+
+    def types(self, chat: str = "one") -> bool:
+        assert isinstance(self._now, RemotePlatform)
+        return chat in self._now.at_work
+
+    def marks(self, message_id: str, chat: str = "one") -> list[str]:  # noqa: ARG002  the id is enough here
+        assert isinstance(self._now, RemotePlatform)
+        mark = self._now.marks.get(message_id)
+        return [mark] if mark else []
 
     def acknowledged(self) -> int:
         return self._now.acknowledged
@@ -161,15 +102,24 @@ class FakeDriver:
     def deliver_again(self) -> None:
         self._now.acknowledged = 0
 
-    def fail(self, kind: str) -> None:
-        faults = {
-            "later": Fault(TryLater("later", WAITED_S)),
-            "revoked": Fault(TryLater("get a new token", REVOKED_S)),
-            "refused": Fault(Refused("no")),
-            "unknown": Fault(OutcomeUnknown("?")),
-            "unknown_but_done": Fault(OutcomeUnknown("?"), accepted=True),
+    def garble(self) -> None:
+        self._now.garble()
+
+    @asynccontextmanager
+    async def failing(self, kind: str) -> AsyncIterator[Callable[[], object]]:
+        """A read hangs while nothing is said."""
+        errors: dict[str, PlatformError] = {
+            "later": TryLater("later", WAITED_S),
+            "revoked": TryLater("get a new token", REVOKED_S),
+            "refused": Refused("no"),
+            "unknown": OutcomeUnknown("?"),
+            "unknown_but_done": OutcomeUnknown("?"),
         }
-        self._ordered.append(faults[kind])
+        if kind in errors:
+            self._ordered.append(Fault(errors[kind], accepted=kind == "unknown_but_done"))
+        self._now.lose(away=kind in {"away", "fails"})
+        yield lambda: self._now.reads
+        self._now.lose(away=False)
 
     async def until(self, true: Callable[[], object]) -> None:
         await self._now.until(lambda: bool(true()))
@@ -179,10 +129,6 @@ class FakeDriver:
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.sleep(0)
-
-    def _made(self, repeat: int) -> FakePlatform:
-        faults: Any = _Endless(self._ordered)
-        return self.kind(surety=Surety.NEITHER, faults=faults, file=self._file, limits=Limits(text=400), repeat=repeat)
 
 
 class Echoing(FilePlatform):
@@ -196,18 +142,32 @@ class FileDriver(FakeDriver):
     """FilePlatform."""
 
     kind = Echoing
+    offers = frozenset({CanSendFiles})
 
 
 class EditingDriver(FakeDriver):
     """EditingPlatform."""
 
     kind = EditingPlatform
+    offers = frozenset({CanEdit})
 
 
 class CardDriver(FakeDriver):
     """CardPlatform."""
 
     kind = CardPlatform
+    offers = frozenset({CanStream})
+
+
+class RemoteDriver(FakeDriver):
+    """RemotePlatform."""
+
+    kind = RemotePlatform
+    offers = frozenset({CanEdit, CanDelete, CanType, CanReact, CanTellContact})
+
+    def connected(self, *, clock: Clock | None = None) -> FakePlatform:
+        self._now = self.made(clock=clock)
+        return self._now
 
 
 class _Endless(Iterator[Fault | None]):

@@ -1,7 +1,8 @@
 """Telegram for the suite of all platforms: our adapter against the local Telegram, by polls and by webhook."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,34 +11,24 @@ from starlette.applications import Starlette
 
 from everturn.clock import Clock, SystemClock
 from everturn.model import Inbound, SessionSource
+from everturn.platform.interface import CanDelete, CanEdit, CanReact, CanSendFiles, CanTellContact, CanType
 from everturn.platform.telegram import TelegramPlatform, TelegramSettings
 from everturn.testing_serving import Listening, Reset
 from everturn.testing_telegram import BOT_ID, TOKEN, Person, TelegramServer, group, person, topic
 from everturn.web.hooks import Hooks
-from tests.contracts.platform import WAITED_S
+from tests.contracts.platform import READING, SENDING, WAITED_S
 from tests.postgres import free_port
 
+MANY = 1000
 HOOK_PATH = f"/hooks/telegram/{BOT_ID}"
 
 
-class TelegramDriver:
-    """A chat of the suite is the direct chat of a person with that name."""
+class Chats:
+    """The people of a local Telegram, what they do, and what they see."""
 
-    after: str | None = None  # Telegram keeps the place
-
-    def __init__(self, _: Path | None = None) -> None:
+    def __init__(self) -> None:
         self.server = TelegramServer()
         self.telegram = self.server.telegram
-        self.telegram.state.reads_groups = True
-        self._made: list[TelegramPlatform] = []
-
-    def connected(self, *, clock: Clock | None = None, **settings: Any) -> TelegramPlatform:
-        given: dict[str, Any] = {"token": TOKEN, "api_url": self.server.url, "listening": True}
-        self._made.append(self._new(TelegramSettings(**given | settings), clock or SystemClock()))
-        return self._made[-1]
-
-    def _new(self, settings: TelegramSettings, clock: Clock) -> TelegramPlatform:
-        return TelegramPlatform(settings, clock)
 
     def person(self, chat: str) -> Person:
         return person(self.telegram, chat)
@@ -68,6 +59,35 @@ class TelegramDriver:
     def code(self, chat: str = "one") -> list[str]:
         return [_code_of(each) for each in self.telegram.screen(self.person(chat).id)]
 
+    def types(self, chat: str = "one") -> bool:
+        room = self.telegram.state.rooms.get(self.person(chat).id)
+        return room is not None and room.typing > 0
+
+    def marks(self, message_id: str, chat: str = "one") -> list[str]:
+        room = self.telegram.state.room(self.person(chat).id)
+        return list(room.messages[int(message_id)].get("reactions", []))
+
+
+class TelegramDriver(Chats):
+    """A chat of the suite is the direct chat of a person with that name."""
+
+    after: str | None = None  # Telegram keeps the place
+    offers = frozenset({CanEdit, CanDelete, CanType, CanReact, CanSendFiles, CanTellContact})
+    failures = SENDING | READING
+
+    def __init__(self, _: Path | None = None) -> None:
+        super().__init__()
+        self.telegram.state.reads_groups = True
+        self._made: list[TelegramPlatform] = []
+
+    def connected(self, *, clock: Clock | None = None, **settings: Any) -> TelegramPlatform:
+        given: dict[str, Any] = {"token": TOKEN, "api_url": self.server.url, "listening": True}
+        self._made.append(self._new(TelegramSettings(**given | settings), clock or SystemClock()))
+        return self._made[-1]
+
+    def _new(self, settings: TelegramSettings, clock: Clock) -> TelegramPlatform:
+        return TelegramPlatform(settings, clock)
+
     def acknowledged(self) -> int:
         return len(self.telegram.state.confirmed)
 
@@ -83,6 +103,21 @@ class TelegramDriver:
             "unknown_but_done": {"kind": "reset", "accepted": True},
         }
         self.telegram.fail(method="sendMessage", **faults[kind])
+
+    @asynccontextmanager
+    async def failing(self, kind: str) -> AsyncIterator[Callable[[], object]]:
+        """A poll hangs by itself while nothing is said."""
+        if kind == "away":
+            await self.away()
+        elif kind == "fails":
+            self.telegram.fail("server", "getUpdates", times=MANY)
+        elif kind in SENDING:
+            self.fail(kind)
+        polls = self.telegram.queue.polls
+        yield lambda: self.telegram.queue.polls > polls
+        self.telegram.faults.clear()
+        if kind == "away":
+            await self.back()
 
     async def until(self, true: Callable[[], object]) -> None:
         await self.telegram.until(true)
@@ -146,7 +181,9 @@ class AtTheDoor(TelegramPlatform):
 
 
 class HookDriver(TelegramDriver):
-    """The same by webhook: each adapter is another address that Telegram is told."""
+    """The same by webhook: each adapter is another address that Telegram is told. We never come to it to read."""
+
+    failures = SENDING | {"hangs": None}
 
     def _new(self, settings: TelegramSettings, clock: Clock) -> TelegramPlatform:
         listening = Listening(free_port())

@@ -22,8 +22,8 @@ from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.calls import done
 from everturn.platform.telegram.wire import WANTED
 from everturn.testing import ScriptedAgent, World
+from everturn.testing_platform import Pauses
 from everturn.testing_telegram import BOT_ID, TOKEN, group, topic, upgrade
-from tests.contracts.platform import Pauses
 from tests.contracts.telegram import TelegramDriver
 from tests.waiting import LONGEST_S
 
