@@ -313,6 +313,14 @@ async def test_a_wrong_token_or_method_is_told_so(server: TelegramServer) -> Non
     assert posted.json()["result"]["username"] == "everturn_bot"
 
 
+async def test_who_waits_for_a_call_is_woken_by_it() -> None:
+    telegram = Telegram()
+    waiting = asyncio.ensure_future(telegram.until(lambda: telegram.calls))
+    await asyncio.sleep(0)
+    telegram.called("answerCallbackQuery", {})
+    await waiting
+
+
 # -- what it follows ---------------------------------------------------------------------------------------------------
 
 

@@ -90,6 +90,7 @@ class Telegram:
         if place is not None and fault is not None:
             self.faults[place : place + 1] = [replace(fault, times=fault.times - 1)] if fault.times > 1 else []
         self.calls.append(Call(method, given, fault.kind if fault else None))
+        self.queue.notify()
         return fault
 
     def called_with(self, method: str) -> list[dict[str, Any]]:
