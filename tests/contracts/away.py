@@ -14,7 +14,7 @@ from everturn.gateway.parts import Settings
 from everturn.store.open import open_store
 from everturn.store.operations.inbox import move_cursor
 from everturn.testing import ManualClock, ScriptedAgent, World
-from tests.contracts.platform import Driver
+from everturn.testing_platform import Driver
 from tests.crash.streaming import UNHURRIED
 from tests.gateway.scenes import while_time_passes
 
