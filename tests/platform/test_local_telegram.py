@@ -223,6 +223,32 @@ async def test_a_webhook_is_brought_as_many_at_once_as_it_allows(server: Telegra
         assert (await bot.get_webhook_info()).max_connections == 2
 
 
+async def test_a_webhook_with_a_public_name_is_brought_to_where_it_is_now(server: TelegramServer, bot: Bot) -> None:
+    ann, telegram, public = person(server.telegram, "Ann"), server.telegram, "https://bot.example.org"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"POST /hook ")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    telegram.doors[public] = ""
+    await bot.set_webhook(f"{public}/hook")
+    ann.says("one")
+    await telegram.until(lambda: telegram.state.hook and telegram.state.hook.last_error)
+    assert telegram.state.waiting
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        telegram.doors[public] = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        await telegram.until(lambda: not telegram.state.waiting)
+
+
+async def test_faults_that_were_not_met_can_be_taken_back_from_elsewhere(server: TelegramServer) -> None:
+    server.telegram.fail("server", "sendMessage")
+    async with httpx.AsyncClient() as client:
+        assert (await client.delete(f"{server.url}/control/faults")).json() == {"faults": 0}
+    assert server.telegram.faults == []
+
+
 async def test_it_outlives_its_process_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "telegram.json"
     person(Telegram(file), "Ann").says("hello")
@@ -241,6 +267,8 @@ async def test_updates_come_twice_in_disorder_and_with_any_number_on_order(serve
     queue.reorder = False
     assert [each.message.text for each in first if each.message] == ["two", "one"]
     assert first[0].update_id == 5
+    assert len(await bot.get_updates(offset=first[1].update_id + 1)) == 0
+    queue.repeat(0)
     assert len(await bot.get_updates(offset=first[1].update_id + 1)) == 0
     queue.repeat(2)
     assert len(await bot.get_updates(offset=first[1].update_id + 1)) == 2

@@ -48,6 +48,10 @@ class TelegramProcess:
         """Order faults."""
         self._post("/control/faults", list(faults))
 
+    def calm(self) -> None:
+        """Take back the faults that were not met."""
+        self._client.delete(f"{self.url}/control/faults").raise_for_status()
+
     def texts(self, chat: int) -> list[str]:
         """What a person sees of the bot there."""
         found: list[str] = self._client.get(f"{self.url}/control/screens/{chat}").raise_for_status().json()

@@ -8,7 +8,6 @@ What went wrong is told by https://core.telegram.org/bots/api#getwebhookinfo.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 import httpx
@@ -52,7 +51,7 @@ def _window(telegram: Telegram, hook: Hook) -> list[Waiting]:
 
 async def _bring(telegram: Telegram, client: httpx.AsyncClient, waiting: Waiting, retry_s: float) -> None:
     hook = telegram.state.hook
-    if hook is not None and await _posted(client, hook, waiting, telegram.now):
+    if hook is not None and await _posted(client, telegram, hook, waiting):
         _taken(telegram, waiting)
     else:
         await asyncio.sleep(retry_s)
@@ -68,16 +67,16 @@ def _taken(telegram: Telegram, waiting: Waiting) -> None:
     telegram.changed()
 
 
-async def _posted(client: httpx.AsyncClient, hook: Hook, waiting: Waiting, now: Callable[[], float]) -> bool:
+async def _posted(client: httpx.AsyncClient, telegram: Telegram, hook: Hook, waiting: Waiting) -> bool:
     headers = {SECRET: hook.secret} if hook.secret else {}
     try:
-        response = await client.post(hook.url, json=waiting.update, headers=headers)
+        response = await client.post(telegram.door(hook.url), json=waiting.update, headers=headers)
     except httpx.HTTPError as error:
-        hook.last_error, hook.last_error_at = type(error).__name__, int(now())
+        hook.last_error, hook.last_error_at = type(error).__name__, int(telegram.now())
         return False
     if not response.is_success:
         hook.last_error = f"Wrong response from the webhook: {response.status_code} {response.reason_phrase}"
-        hook.last_error_at = int(now())
+        hook.last_error_at = int(telegram.now())
     return response.is_success
 
 

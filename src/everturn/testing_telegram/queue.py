@@ -54,7 +54,7 @@ class Queue:
 
     def repeat(self, count: int = 1) -> None:
         """The latest confirmed updates come once more, as after a confirmation that was lost."""
-        self.state.again += self.state.confirmed[-count:]
+        self.state.again += self.state.confirmed[-count:] if count else []
         self.notify()
 
     def confirm(self, offset: int) -> None:

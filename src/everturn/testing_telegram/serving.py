@@ -149,6 +149,11 @@ class Orders:
         self._telegram.faults += [Fault(**each) for each in await request.json()]
         return JSONResponse({"faults": len(self._telegram.faults)})
 
+    async def calm(self, _: Request) -> Response:
+        """DELETE /control/faults: those that were not met are taken back."""
+        self._telegram.faults.clear()
+        return JSONResponse({"faults": 0})
+
     async def screen(self, request: Request) -> Response:
         """GET /control/screens/<chat>: what the bot wrote there."""
         return JSONResponse(self._telegram.texts(request.path_params["chat"]))
@@ -162,6 +167,7 @@ class Orders:
         return [
             Route("/control/people", self.act, methods=["POST"]),
             Route("/control/faults", self.fail, methods=["POST"]),
+            Route("/control/faults", self.calm, methods=["DELETE"]),
             Route("/control/screens/{chat:int}", self.screen),
             Route("/control/calls", self.calls),
         ]

@@ -64,6 +64,7 @@ class Telegram:
         self.now = now
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
+        self.doors: dict[str, str] = {}  # where on this machine a public address of the bot is; "" while it is nowhere
         self.bot: Object = {
             "id": BOT_ID,
             "is_bot": True,
@@ -96,6 +97,11 @@ class Telegram:
     def called_with(self, method: str) -> list[dict[str, Any]]:
         """What every call of a method was given."""
         return [call.given for call in self.calls if call.method == method]
+
+    def door(self, url: str) -> str:
+        """Where an address of the bot really is: behind its name and what takes https away."""
+        public = next((each for each in self.doors if url.startswith(each)), None)
+        return url if public is None else self.doors[public] + url.removeprefix(public)
 
     # -- what is on the screens ----------------------------------------------------------------------------------------
 
