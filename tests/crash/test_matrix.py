@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -25,6 +24,7 @@ from everturn.testing_model import ModelServer, ScriptedModel
 from tests.crash.gateways import Gateway
 from tests.crash.homeservers import invited, matrix_gateway
 from tests.crash.matrix_lives import DIED, DONE, MatrixLife, live
+from tests.crash.paced import GROWING, PACE_S, asking, growing_words, out_loud
 from tests.crash.processes import at_every_hit, run_process
 from tests.synapse import Person, SynapseServer
 
@@ -61,14 +61,6 @@ ON_ARRIVAL: tuple[dict[str, Any], ...] = (
     {"kind": "server", "path": "join"},
     {"kind": "reset", "path": "join", "accepted": True},
 )
-PACE_S = 0.05  # between two words of an answer
-GROWING = {"EVERTURN_STREAMING_INTERVAL_S": "0.05", "EVERTURN_STREAMING_MIN_CHARS": "1"}
-
-
-def asking(model: ModelServer) -> dict[str, str]:
-    """The settings of a gateway that asks this model."""
-    llm = {"KIND": "llm", "MODEL": "openai:scripted", "BASE_URL": model.base_url}
-    return {f"EVERTURN_AGENT_{name}": value for name, value in llm.items()}
 
 
 @dataclass
@@ -147,7 +139,7 @@ class Story:
     def write(self) -> None:
         """Somebody says something that nobody said before; its answer takes a while to grow."""
         who, room = self.random.choice(self.people)
-        words = f"word-{len(self.asked)} and one two three four five"
+        words = growing_words(len(self.asked))
         self.asked.append((who, room, words))
         who.says(room, words)
 
@@ -233,17 +225,12 @@ async def kill_under_faults(
     return story.totals(url.partition(":")[0], seed), story.found()
 
 
-def out_loud(capsys: pytest.CaptureFixture[str], text: str) -> None:
-    with capsys.disabled():
-        sys.stderr.write(f"\n  {text}\n")
-
-
 @pytest.mark.timeout(900)
 async def test_a_few_kills_with_a_homeserver_that_dies_lose_and_double_nothing(
     tmp_path: Path, synapse: SynapseServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     totals, found = await kill_under_faults(tmp_path, f"sqlite:///{tmp_path / 'everturn.db'}", KILLS, synapse, FAULTS)
-    out_loud(capsys, totals)
+    out_loud(capsys)(totals)
     assert found == (0, 0, 0), totals
 
 
@@ -253,7 +240,7 @@ async def test_many_kills_with_a_homeserver_that_dies_lose_and_double_nothing(
     tmp_path: Path, store_url: str, synapse: SynapseServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     totals, found = await kill_under_faults(tmp_path, store_url, TORTURE_KILLS, synapse, (*FAULTS, *REVOKED))
-    out_loud(capsys, totals)
+    out_loud(capsys)(totals)
     assert found == (0, 0, 0), totals
 
 
@@ -343,7 +330,7 @@ def test_a_death_at_any_point_with_matrix_loses_and_doubles_nothing(
     counts = {point: deaths.at_every_hit(point) for point in deaths.visited()}
     deaths.at_the_first_place()
     counts["cursor.moved"] = 1
-    out_loud(capsys, f"matrix: {sum(counts.values())} deaths at {len(counts)} points, 0 lost, 0 doubled")
+    out_loud(capsys)(f"matrix: {sum(counts.values())} deaths at {len(counts)} points, 0 lost, 0 doubled")
     assert {"inbox.committed", "send.before", "send.after", "turn.finished"} <= counts.keys() <= points.ALL
 
 
@@ -360,5 +347,5 @@ def test_a_death_with_a_file_an_edit_or_an_invitation_loses_and_doubles_nothing(
     deaths = Deaths(synapse, tmp_path, what)
     visited = [each for each in deaths.visited() if each.startswith(("inbox", "media", "turn", "send"))]
     counts = {point: deaths.at_every_hit(point) for point in visited}
-    out_loud(capsys, f"matrix, {what}: {sum(counts.values())} deaths at {len(counts)} points, 0 lost, 0 doubled")
+    out_loud(capsys)(f"matrix, {what}: {sum(counts.values())} deaths at {len(counts)} points, 0 lost, 0 doubled")
     assert points_of_it <= counts.keys()

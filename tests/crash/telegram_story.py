@@ -1,0 +1,221 @@
+"""People who write to a bot, a Telegram that misbehaves, and a gateway that is killed again and again; and what people then see."""
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from everturn.testing_model import ModelServer, ScriptedModel
+from everturn.testing_telegram import Person, Telegram, TelegramServer, person
+from tests.crash.gateways import Gateway
+from tests.crash.paced import GROWING, PACE_S, asking, growing_words
+from tests.crash.screens import Found, found, is_whole
+from tests.crash.telegrams import telegram_gateway
+
+PEOPLE = 4
+FINISH_S = 180.0  # longer than the longest wait before a last try
+ROUND = 6  # after so many lives all is well for a while: one reply must not meet as many faults as make a dead letter
+LIFE_S = 3.0
+ACTIVE = 0.5  # so many of the lives say something; the others die whenever it may be
+SHOWN = (1, 1, 2, 4, 8)  # how much they say: first words, or also some changes of them
+CHANGES = {"sendMessage", "editMessageText"}
+UNKNOWN = {"server", "reset"}  # after these nobody can know whether a message was sent
+FAULTS: tuple[dict[str, Any], ...] = (
+    {"kind": "flood", "method": "sendMessage"},
+    {"kind": "flood", "method": "getUpdates"},
+    {"kind": "flood", "method": "editMessageText"},
+    {"kind": "server", "method": "sendMessage", "accepted": True},
+    {"kind": "server", "method": "sendMessage"},
+    {"kind": "server", "method": "getUpdates"},
+    {"kind": "server", "method": "editMessageText"},
+    {"kind": "reset", "method": "sendMessage", "accepted": True},
+    {"kind": "reset", "method": "getUpdates"},
+    {"kind": "reset", "method": "editMessageText", "accepted": True},
+    {"kind": "slow", "method": "sendMessage", "seconds": 0.3},
+    {"kind": "slow", "method": "editMessageText", "seconds": 0.3},
+)
+# A token that is refused, and then is not: a rare one, because each is waited for a minute.
+REVOKED: tuple[dict[str, Any], ...] = tuple(
+    {"kind": "error", "code": 401, "description": "Unauthorized", "method": method}
+    for method in ("sendMessage", "getUpdates", "editMessageText")
+)
+OF_HOOKS: tuple[dict[str, Any], ...] = (
+    *(each for each in FAULTS if each["method"] != "getUpdates"),
+    {"kind": "flood", "method": "setWebhook"},
+    {"kind": "server", "method": "setWebhook"},
+    {"kind": "reset", "method": "setWebhook", "accepted": True},
+)
+PUBLIC = "https://bot.example.org"
+
+
+@dataclass
+class Story:
+    """What happens, and what came of it. `hooked`: Telegram brings the updates, to a public address that outlives each life."""
+
+    telegram: Telegram
+    gateway: Gateway
+    seed: int
+    kinds: tuple[dict[str, Any], ...] = FAULTS
+    hooked: bool = False
+    asked: list[tuple[Person, str]] = field(default_factory=list)
+    kills: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+
+    def write(self) -> None:
+        """Somebody says something that nobody said before."""
+        who = person(self.telegram, f"P{self.random.randrange(PEOPLE)}")
+        words = growing_words(len(self.asked))
+        self.asked.append((who, words))
+        who.says(words)
+
+    def misbehave(self) -> None:
+        """Something goes wrong with the next call of a kind; updates come again, or in the wrong order."""
+        self.telegram.fail(**self.random.choice(self.kinds))
+        self.telegram.queue.reorder = self.random.random() < 0.3
+        self.bring_again(self.random.randrange(3))
+
+    def bring_again(self, count: int) -> None:
+        """The newest that are answered come once more. What is not answered may be lost, and must not be saved by this."""
+        answered = {words for _, words in self.asked} - {words for _, words in self.unanswered()}
+        state = self.telegram.state
+        known = [each for each in state.confirmed if each.update.get("message", {}).get("text") in answered]
+        state.again += known[len(known) - min(count, len(known)) :]
+        self.telegram.queue.notify()
+
+    async def die(self, kills: int) -> None:
+        """Live and be killed so often; the last life answers everybody."""
+        for kill in range(kills):
+            await self.ready()
+            if kill and not kill % ROUND:
+                await self.answered()
+            await self.live()
+            await self.killed()
+            self.write()
+            await self.gateway.start()
+        await self.ready()
+        await self.answered()
+
+    async def ready(self) -> None:
+        """It listens; on another port than before."""
+        await self.gateway.ready()
+        self.telegram.doors[PUBLIC] = self.gateway.url or ""
+
+    async def killed(self) -> None:
+        """It dies with whatever is being brought to it. Its port may be another program's soon."""
+        self.gateway.kill()
+        self.telegram.doors[PUBLIC] = ""
+        await self.gateway.killed()
+        self.kills += 1
+
+    async def live(self) -> None:
+        """One life. Some do not end before they said something, or some more."""
+        enough = self.shown() + self.random.choice(SHOWN)
+        for _ in range(4):
+            self.write()
+            self.misbehave()
+            await self.gateway.lives_for(self.gateway.start_s * self.random.uniform(0.0, 0.2))
+        if self.random.random() < ACTIVE:
+            with suppress(TimeoutError):
+                await self.telegram.until(lambda: self.shown() >= enough, LIFE_S)
+
+    def shown(self) -> int:
+        """How often the gateway sent or changed something."""
+        return sum(each.method in CHANGES for each in self.telegram.calls)
+
+    async def answered(self) -> None:
+        """Wait until everybody is, whole and without a cursor, with nothing more going wrong."""
+        self.telegram.faults.clear()
+        try:
+            await self.telegram.until(lambda: not self.unanswered(), FINISH_S)
+        except TimeoutError:
+            screens = {who.id: self.telegram.texts(who.id)[-3:] for who, _ in self.unanswered()}
+            words = [words for _, words in self.unanswered()]
+            raise AssertionError(f"SEED={self.seed}: no answer to {words}; {screens}\n{self.gateway.output}") from None
+
+    def unanswered(self) -> list[tuple[Person, str]]:
+        """Who waits, and for the answer to what."""
+        return [each for each in self.asked if not is_whole(self.telegram.texts(each[0].id), f"answer to {each[1]}")]
+
+    # -- what people see in the end ------------------------------------------------------------------------------------
+
+    def screens(self) -> dict[int, Found]:
+        """What is found in each chat."""
+        answers: dict[int, list[str]] = {}
+        for who, words in self.asked:
+            answers.setdefault(who.id, []).append(f"answer to {words}")
+        return {chat: found(self.telegram.texts(chat), each) for chat, each in answers.items()}
+
+    def found(self) -> Found:
+        """The same of all of them together."""
+        return sum(self.screens().values(), Found())
+
+    def marked_too_often(self) -> list[str]:
+        """The chats with more marks than there is reason for: of each conversation one message at most is in flight at a death,
+        and one is in doubt after a fault that leaves it so.
+        """
+        unknown = Counter(
+            int(each.given["chat_id"])
+            for each in self.telegram.calls
+            if each.method == "sendMessage" and each.fault in UNKNOWN
+        )
+        return [
+            f"{chat}: {each.marked} marks, {self.kills} kills, {unknown[chat]} sends in doubt: {self.telegram.texts(chat)}"
+            for chat, each in self.screens().items()
+            if each.marked > self.kills + unknown[chat]
+        ]
+
+    def grew(self) -> int:
+        """How many changes of their answers people saw, at the least."""
+        edits = [each.given for each in self.telegram.calls if each.method == "editMessageText" and not each.fault]
+        return len({(each["chat_id"], each["message_id"], each["text"]) for each in edits})
+
+    def met(self) -> Counter[str]:
+        """The faults that the gateway really met."""
+        return Counter(each.fault for each in self.telegram.calls if each.fault)
+
+    def totals(self, engine: str) -> str:
+        """All of it in words."""
+        seen, met = self.found(), self.met()
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(met.items()))
+        return (
+            f"telegram{' by webhook' if self.hooked else ''} on {engine}, seed {self.seed}: {self.kills} kills, {met.total()} faults met ({kinds}), {len(self.asked)}"
+            f" messages, {self.grew()} changes of growing answers: {seen.lost} lost, {seen.doubled} doubled in silence,"
+            f" {seen.marked} repeated with a mark, {seen.left} bubbles left over"
+        )
+
+    def check(self) -> None:
+        """Nothing is lost, nothing doubled in silence, nothing left over, and no more marked than there is reason for."""
+        screens = {who.id: self.telegram.texts(who.id) for who, _ in self.asked}
+        seen = self.found()
+        assert (seen.lost, seen.doubled, seen.left) == (0, 0, 0), f"SEED={self.seed}: {screens}"
+        assert not self.marked_too_often(), f"SEED={self.seed}"
+
+
+async def kill_under_faults(
+    folder: Path,
+    url: str,
+    kills: int,
+    told: Callable[[str], object],
+    *,
+    kinds: tuple[dict[str, Any], ...] = FAULTS,
+    hooked: bool = False,
+) -> Story:
+    """Kill a gateway so often while answers grow; the story that came of it, when its last life has ended."""
+    seed = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
+    hook = {"EVERTURN_PLATFORMS_TELEGRAM_WEBHOOK": "true", "EVERTURN_SERVER_PUBLIC_URL": PUBLIC} if hooked else {}
+    async with TelegramServer() as server, ModelServer(ScriptedModel(pace_s=PACE_S)) as model:
+        settings = {"EVERTURN_STORE_URL": url, **GROWING, **asking(model), **hook}
+        story = Story(server.telegram, telegram_gateway(folder, server, **settings), seed, kinds, hooked)
+        async with story.gateway:
+            await story.gateway.start()
+            await story.die(kills)
+            assert await story.gateway.stopped() == 0, story.gateway.output
+    told(story.totals(url.partition(":")[0]))
+    return story
