@@ -6,45 +6,35 @@ Time passes faster than it does: what waits for seconds waits for moments.
 import asyncio
 import contextlib
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from everturn import points
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
-from everturn.decide.bubble_words import NOTHING_SAID, REPLACES, SUPERSEDED
-from everturn.decide.delivery import MAY_REPEAT, Surety
+from everturn.decide.delivery import Surety
 from everturn.decide.display import Display
 from everturn.decide.patience import Patience
-from everturn.decide.streaming import Pace, stated, visible, whole
+from everturn.decide.streaming import FIRST_WORDS, Pace, stated, visible, whole
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.gateway.parts import Settings
 from everturn.model import Effect, ToolCall
 from everturn.platform.interface import Limits
 from everturn.store.operations.approvals import ApprovalAnswer
-from everturn.testing import (
-    OPEN_CARD,
-    CardPlatform,
-    DeletingPlatform,
-    EditingPlatform,
-    FakePlatform,
-    Fault,
-    World,
-    key_of,
-)
-from tests.crash.asking import QUESTION, questions
+from everturn.testing import Fault, World, key_of
+from tests.crash.asking import questions
 from tests.crash.lives import DIED, DONE, STUCK, Death
+from tests.crash.noting import Noting, NotingCards, NotingDeletions, NotingEdits
+from tests.crash.seen import CURSOR, asks_about_doubt, faults_of
 from tests.gateway.scenes import life_of, until_read
 
-CURSOR = " ▌"
 FASTER = 50
 LONGEST_S = 60.0
 SEEN_S = 0.15
+AGAIN_S = 0.5
 UNHURRIED = Patience(
     inactive_s=0, warn_s=0, working_s=0, stall_s=0
 )  # nobody is told that minutes passed, which did not
@@ -57,9 +47,12 @@ SETTINGS = Settings(
     display=Display(everywhere=Pace(interval_s=0.0, min_chars=1, cursor=CURSOR)),
 )
 TOOL = "(uses a tool)"  # a piece that is not said: there a tool is used
-KINDS: dict[str, type[FakePlatform]] = {
-    "edited": EditingPlatform, "deleted": DeletingPlatform, "cards": CardPlatform, "whole": FakePlatform,
-}  # fmt: skip
+KINDS: dict[str, type[Noting]] = {
+    "edited": NotingEdits,
+    "deleted": NotingDeletions,
+    "cards": NotingCards,
+    "whole": Noting,
+}
 FAULTS = {
     "": None,
     "later": Fault(TryLater("slow down", 2.0)),
@@ -83,6 +76,7 @@ class Stream:
     limit: int = 400
     on_doubt: str = "mark"
     ends: str = "sent"  # what becomes of the reply
+    resends: bool = False  # who is asked whether it arrived says no
     silent: bool = False  # all that was said was for nothing: the answer says that there is nothing to say
     asks: bool = False  # whether a person is asked before the first tool is used
     faults: tuple[str, ...] = ()
@@ -112,15 +106,22 @@ class Stream:
         return visible(whole(before if self.kind != "whole" else "", self.answer), finished=True)
 
     @property
-    def refused(self) -> bool:
-        """Whether the platform may refuse something for good: then a reply may be a dead letter."""
-        return "refused" in self.faults
+    def drops(self) -> bool:
+        """Whether the owner wants what may be out to be left: then a reply in doubt is a dead letter."""
+        return self.surety is Surety.NEITHER and self.on_doubt == "drop"
 
-    def platform(self) -> FakePlatform:
+    def may_die(self, platform: Noting) -> bool:
+        """Whether the reply may be a dead letter: the platform refused something for good, or the owner wants it so."""
+        return platform.refuses or self.drops
+
+    def platform(self) -> Noting:
         """The platform as it was left."""
-        faults = [FAULTS[name] for name in self.faults]
         return KINDS[self.kind](
-            file=self.folder / "platform", surety=self.surety, limits=Limits(text=self.limit), faults=faults
+            notes=self.folder / "met",
+            file=self.folder / "platform",
+            surety=self.surety,
+            limits=Limits(text=self.limit),
+            faults=[FAULTS[name] for name in self.faults],
         )
 
 
@@ -147,7 +148,7 @@ class Hasty(SystemClock):
 class Teller:
     """Says its answer piece by piece, and waits a little for each to be seen."""
 
-    def __init__(self, stream: Stream, platform: FakePlatform) -> None:
+    def __init__(self, stream: Stream, platform: Noting) -> None:
         self._stream = stream
         self._platform = platform
 
@@ -168,13 +169,15 @@ class Teller:
         return Answer(self._stream.answer)
 
     async def _say(self, turn: TurnContext, pieces: Sequence[str]) -> str:
-        # With faults, or after a death, some of it may never be seen; without, however slow the machine, it is.
-        sure = self._stream.seen and not self._stream.faults and turn.attempt == 1
-        within_s, said = LONGEST_S if sure else SEEN_S, ""
+        # After a death some of it may never be seen; before, however slow the machine, it is, unless it is refused.
+        first, said = turn.attempt == 1, ""
         for piece in pieces:
             said += piece
             turn.stream(said)
-            await self._seen(said, within_s)
+            letters = len("".join(visible(said, finished=False).split()))
+            if first and self._stream.kind != "whole" and letters >= FIRST_WORDS:
+                await self._platform.until(lambda: self._platform.calls > 0, LONGEST_S)
+            await self._seen(said, LONGEST_S if first and self._stream.seen else SEEN_S)
         return said
 
     async def _seen(self, said: str, within_s: float) -> None:
@@ -184,7 +187,8 @@ class Teller:
                 await self._platform.until(partial(self._shows, last), within_s)
 
     def _shows(self, words: list[str]) -> bool:
-        return any(word in text for word in words for text in self._platform.texts("one"))
+        seen = any(word in text for word in words for text in self._platform.texts("one"))
+        return seen or self._platform.refuses
 
 
 async def _act(_call: ToolCall, _key: str) -> str:
@@ -193,10 +197,11 @@ async def _act(_call: ToolCall, _key: str) -> str:
 
 def live(stream: Stream) -> None:
     """The process's whole life."""
-    os._exit(asyncio.Runner().run(_live(stream)))  # not closed: what still runs at its end is abandoned
+    os._exit(asyncio.Runner().run(play(stream)))  # not closed: what still runs at its end is abandoned
 
 
-async def _live(stream: Stream) -> int:
+async def play(stream: Stream) -> int:
+    """A life in this process, to its end or to its death."""
     platform = stream.platform()
     points.install(_dies(stream.death) if stream.death else None)
     settings = replace(SETTINGS, on_doubt=stream.on_doubt)
@@ -205,34 +210,58 @@ async def _live(stream: Stream) -> int:
     platform.say_once("one", "go")
     try:
         async with asyncio.timeout(LONGEST_S):
-            if stream.asks:
-                await _say_yes(world, platform)
-            life = await until_read(partial(life_of, world, "m1"), partial(_has_ended, stream))
-            if stream.ends == "sent" and life["replies"][0]["state"] == "dead":
-                return GIVEN_UP
-            await platform.until(lambda: _is_right(stream, platform.texts("one")), LONGEST_S)
+            code = await _ended(stream, world, platform)
     except TimeoutError:
         return STUCK
     await world.stop()
+    return code
+
+
+async def _ended(stream: Stream, world: World, platform: Noting) -> int:
+    if stream.asks:
+        await _say_yes(world, platform)
+    life = await until_read(partial(life_of, world, "m1"), partial(_has_ended, stream, platform))
+    while stream.resends and _in_doubt(platform, life):
+        await _send_again(world, platform)
+        life = await until_read(partial(life_of, world, "m1"), partial(_has_ended, stream, platform))
+    if stream.ends == "sent" and life["replies"][0]["state"] == "dead":
+        return GIVEN_UP
+    await platform.until(lambda: _is_right(stream, platform), LONGEST_S)
     return DONE
 
 
-async def _say_yes(world: World, platform: FakePlatform) -> None:
+async def _say_yes(world: World, platform: Noting) -> None:
     """A person presses the button; in each life again."""
     await platform.until(lambda: bool(questions(platform)))
     yes = ApprovalAnswer(allow=True, at=world.clock.now(), by="fake:ann", id=questions(platform)[0])
     await world.gateway.approvals.answer(key_of(platform, "one"), yes)
 
 
-def _has_ended(stream: Stream, life: dict[str, Any]) -> bool:
-    ends = {stream.ends, *(["dead"] if stream.refused else [])}
+def _in_doubt(platform: Noting, life: dict[str, Any]) -> bool:
+    """Whether a person is asked if it arrived, or sees nothing because the platform refused the question."""
+    asked = asks_about_doubt(platform) or platform.refuses
+    return asked and "doubtful" in {each["state"] for each in life["replies"]}
+
+
+async def _send_again(world: World, platform: Noting) -> None:
+    """A person says that it did not arrive, and waits a little for it; nobody is asked twice, so they say it again."""
+    platform.say("one", "/resend")
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(AGAIN_S):
+            await until_read(partial(life_of, world, "m1"), lambda life: not _in_doubt(platform, life))
+
+
+def _has_ended(stream: Stream, platform: Noting, life: dict[str, Any]) -> bool:
+    ends = {stream.ends, *(["dead"] if stream.may_die(platform) else [])}
     states = [each["state"] for each in life["replies"]]
+    if stream.resends and _in_doubt(platform, life):
+        return True
     return bool(states) and set(states) <= ends and life["state"] == "done"
 
 
-def _is_right(stream: Stream, texts: Sequence[str]) -> bool:
+def _is_right(stream: Stream, platform: Noting) -> bool:
     asked = stream.ends == "doubtful"
-    return len(texts) == 1 + asked if stream.ends != "sent" else not faults_of(stream, texts)
+    return len(platform.texts("one")) == 1 + asked if stream.ends != "sent" else not faults_of(platform, stream.whole)
 
 
 def _dies(death: Death) -> Callable[[str], None]:
@@ -245,43 +274,3 @@ def _dies(death: Death) -> Callable[[str], None]:
             os._exit(DIED)
 
     return reached
-
-
-def faults_of(stream: Stream, texts: Sequence[str]) -> list[str]:
-    """What is wrong with a screen: in the end the whole text is visible once, without a cursor or an open card. Where the
-    platform tells nothing, a bubble may be left above one that says it replaces it. Where it refuses, what can not be
-    changed stays as it was, and the whole text is visible beside it.
-    """
-    texts = [text for text in texts if not QUESTION.match(text)]
-    if stream.refused:
-        missing = set(expected(stream)) - set(_words("\n".join(texts)))
-        return [f"{sorted(missing)} is not in {list(texts)}"] if missing else []
-    marks = [place for place, text in enumerate(texts) if (REPLACES in text or MAY_REPEAT in text) and place > 0]
-    wrong = ["marked although the platform can tell"] * (stream.surety is not Surety.NEITHER and _marked(texts))
-    for choice in product([False, True], repeat=len(marks)):
-        dropped = {place - 1 for place, drop in zip(marks, choice, strict=True) if drop}
-        if _said([text for place, text in enumerate(texts) if place not in dropped]) == expected(stream):
-            return wrong
-    return [*wrong, f"{list(texts)} is not {stream.whole!r}"]
-
-
-def expected(stream: Stream) -> list[str]:
-    """The words that are seen in the end."""
-    return _words(stream.whole)
-
-
-def _marked(texts: Sequence[str]) -> bool:
-    return any(REPLACES in text or MAY_REPEAT in text for text in texts)
-
-
-def _said(texts: Sequence[str]) -> list[str]:
-    whole = "\n".join(texts)
-    for words in (REPLACES, MAY_REPEAT, SUPERSEDED, NOTHING_SAID):
-        whole = whole.replace(words, "")
-    if CURSOR.strip() in whole or OPEN_CARD in whole:
-        return ["unfinished"]
-    return _words(whole)
-
-
-def _words(text: str) -> list[str]:
-    return re.sub(r"^```\w*$", "", text, flags=re.MULTILINE).split()

@@ -1,0 +1,200 @@
+"""Stories of answers that grow: what is said in which pieces, where it dies, what the platform is and does to each call."""
+
+import itertools
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+from everturn.decide.delivery import Surety
+from tests.crash.lives import DIED, DONE, Death
+from tests.crash.noting import CALLED
+from tests.crash.processes import run_process
+from tests.crash.seen import faults_of
+from tests.crash.streaming import FAULTS, GIVEN_UP, KINDS, TOOL, Stream, live
+
+PREVIEW = ("preview.opened", "preview.sent", "preview.committed")
+TURN = ("turn.calling", "turn.answering", "turn.finished")
+ACT = ("step.committed", "effect.begun", "effect.acted", "effect.committed")
+SEND = ("send.before", "send.after", "send.committed")
+SILENT = 0.3
+GROWING = sorted(set(KINDS) - {"whole"})
+THREE_WORDS = ("alpha bravo", " charlie delta", " echo foxtrot")
+
+
+def fresh(folder: Path, url: str = "", **about: object) -> Stream:
+    """A new home and a new platform."""
+    values: dict[str, object] = {"pieces": THREE_WORDS, **about}
+    return Stream(url or f"sqlite:///{folder / 'everturn.db'}", folder, began=time.time(), **values)  # type: ignore[arg-type]
+
+
+def lived(stream: Stream) -> int:
+    """A life in a process of its own; how it ended."""
+    return run_process(live, stream)
+
+
+def check(stream: Stream, *deaths: Death) -> list[str]:
+    """Die there, life after life, then live on; the points at which it died. The screen is right in the end; what the
+    platform refuses may be a dead letter, for everybody to see.
+    """
+    died, code = [], DIED
+    for death in (*deaths, None):
+        code = lived(replace(stream, death=death))
+        if code != DIED or death is None:
+            break
+        died.append(death.point)
+    assert_right(stream, code, deaths)
+    return died
+
+
+def assert_right(stream: Stream, code: int, told: object = "") -> None:
+    """How a story has to end."""
+    platform = stream.platform()
+    ends = {DONE, *([GIVEN_UP] if stream.may_die(platform) else [])}
+    assert code in ends, (code, told, platform.texts("one"), platform.met)
+    assert faults_of(platform, stream.whole, dead=code == GIVEN_UP) == [], told
+
+
+@dataclass
+class Totals:
+    """What really happened in stories."""
+
+    stories: int = 0
+    deaths: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        deaths = ", ".join(f"{point} {times}" for point, times in sorted(self.deaths.items()))
+        faults = ", ".join(f"{error} {times}" for error, times in sorted(self.faults.items()))
+        return (
+            f"{self.stories} stories, {self.deaths.total()} deaths ({deaths}), {self.faults.total()} faults ({faults})"
+        )
+
+
+@dataclass(frozen=True)
+class Story:
+    """What is said in which pieces, where it dies, and what the platform is and does."""
+
+    pieces: tuple[str, ...]
+    deaths: tuple[Death, ...]
+    faults: tuple[str, ...]
+    kind: str
+    surety: Surety
+    on_doubt: str
+    silent: bool
+
+    @property
+    def limit(self) -> int:
+        """A part has room for all that may have to be said: that it replaces another, or the question whether it arrived."""
+        if self.surety is not Surety.NEITHER and "refused" not in self.faults:
+            return 40
+        return 4000 if self.kind == "whole" else 400 if self.on_doubt == "ask" else 120
+
+    def happens(self, totals: Totals, url: str = "") -> None:
+        """It is seen once, whole."""
+        with tempfile.TemporaryDirectory() as folder:
+            stream = fresh(
+                Path(folder), url, pieces=self.pieces, faults=self.faults, seen=False, kind=self.kind, surety=self.surety,
+                on_doubt=self.on_doubt, resends=self.on_doubt == "ask", limit=self.limit, silent=self.silent,
+            )  # fmt: skip
+            totals.stories += 1
+            totals.deaths.update(check(stream, *self.deaths))
+            totals.faults.update(each.error for each in stream.platform().met)
+
+
+SAID = [
+    "alpha ",
+    "bravo\n",
+    "charlie, ",
+    "delta. \n\n",
+    "echo",
+    "```\ncode\n```\n",
+    "\n<think>\nhm",
+    "hidden\n</think>\n",
+    TOOL,
+]
+
+
+def cut_anywhere(pieces: tuple[str, ...], cuts: list[int]) -> tuple[str, ...]:
+    """The same words in other pieces: also in the middle of a word, a tag or a fence."""
+    found: list[str] = []
+    for says, group in itertools.groupby(pieces, lambda piece: piece != TOOL):
+        whole = list(group)
+        text = "".join(whole)
+        places = [0, *sorted({cut for cut in cuts if cut < len(text)}), len(text)]
+        found += [text[start:end] for start, end in itertools.pairwise(places)] if says else whole
+    return tuple(found)
+
+
+def numbered(pieces: list[str]) -> tuple[str, ...]:
+    """Each piece that is said with a word of its own, so that a repetition is seen."""
+    own = [piece if piece == TOOL or "think>" in piece else f"w{place}x {piece}" for place, piece in enumerate(pieces)]
+    return ("first ", *own)
+
+
+def at_calls(faults: dict[int, str]) -> tuple[str, ...]:
+    """Faults by the number of the call that meets them."""
+    return tuple(faults.get(call, "") for call in range(max(faults, default=-1) + 1))
+
+
+def reachable(story: Story, earlier: Sequence[str]) -> list[str]:
+    """The points that the next life passes, if it comes to where the last one died; what is seldom passed is named often."""
+    answered, growing = bool({"turn.finished", "preview.removed", *SEND} & set(earlier)), story.kind != "whole"
+    sends = not story.silent or growing
+    points = [*(SEND if sends else SEND[2:]), *(["preview.removed"] * 3 * (story.silent and story.kind == "deleted"))]
+    points += ["recovery.outbox"] if earlier else []
+    if story.on_doubt == "ask":
+        points += ["doubt.asked"] * 6 if in_doubt(story, earlier) else PREVIEW[1:2] * 4 * growing
+    if not answered:
+        points += [*TURN, *(["recovery.turn"] if earlier else [])]
+        points += ACT if TOOL in story.pieces and not set(ACT) & set(earlier) else []
+        points += 2 * (PREVIEW[:1] if set(PREVIEW) & set(earlier) else PREVIEW) if growing else ()
+        points += [CALLED] * 3 if sends else []
+    return points
+
+
+def in_doubt(story: Story, earlier: Sequence[str]) -> bool:
+    """Whether something may be out."""
+    return bool(
+        {"send.before", "send.after"} & set(earlier) if story.kind == "whole" else set(PREVIEW[:2]) & set(earlier)
+    )
+
+
+def drawn(chance: Random) -> Story:
+    """Any story. It dies at points that are really passed, mostly for the first time."""
+    kind, surety = chance.choice([*GROWING, *GROWING, "whole"]), chance.choice(list(Surety))
+    calls = chance.sample(range(10), chance.randint(0, 4))
+    faults = at_calls({call: chance.choice(sorted(set(FAULTS) - {""})) for call in calls})
+    pieces = numbered(chance.choices(SAID, k=chance.randint(1, 6)))
+    cuts = chance.sample(range(1, 60), chance.choice([0, 0, 2, 4]))
+    story = Story(
+        pieces=cut_anywhere(pieces, cuts) if cuts else pieces,
+        deaths=(),
+        faults=faults,
+        kind=kind,
+        surety=surety,
+        on_doubt=chance.choice(["mark", "ask", "ask", "drop"]) if surety is Surety.NEITHER else "mark",
+        # What may be left above is not made up for by silence: nothing is there that could say so.
+        silent=surety is not Surety.NEITHER and chance.random() < SILENT,
+    )
+    for _ in range(chance.choice([0, 1, 1, 2, 2, 3])):
+        point = chance.choice(reachable(story, [death.point for death in story.deaths]))
+        hit = chance.randint(1, 4) if point == CALLED else chance.choice([1, 1, 1, 1, 2])
+        story = replace(story, deaths=(*story.deaths, Death(point, hit)))
+    return story
+
+
+def tell(number: int, stories: int, empty: Callable[[], str] = str) -> Totals:
+    """So many stories, which the number alone decides; `empty` returns the address of an empty store for each."""
+    totals = Totals()
+    for place in range(stories):
+        story = drawn(Random(f"{number}/{place}"))
+        try:
+            story.happens(totals, empty())
+        except AssertionError as error:
+            error.add_note(f"SEED={number}, number {place}: {story}")
+            raise
+    return totals
