@@ -145,6 +145,7 @@ async def test_a_kill_is_said_survived_and_told_and_an_action_asked_meanwhile_is
 ) -> None:
     await screen.say("slow")
     await expect(screen.answers().locator(".live")).to_be_visible()  # from now on it is resumed
+    await screen.page.evaluate("async () => { await navigator.serviceWorker.ready; }")  # it serves what is opened next
     ops = await window(screen.page.context, shots)
     await ops.page.goto(f"{gateway.url}/ops")
     row = ops.page.locator("#turns tbody tr")

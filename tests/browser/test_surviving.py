@@ -36,6 +36,7 @@ async def test_what_is_written_while_the_gateway_is_away_is_kept_over_a_reload_a
 ) -> None:
     page = screen.page
     await screen.talk("before")
+    await page.evaluate("async () => { await navigator.serviceWorker.ready; }")
     await page.reload()  # from now on the copy for reloads is in force
     await expect(screen.said()).to_contain_text("before")
     gateway.kill()

@@ -45,14 +45,15 @@ def pressed(life: TelegramLife) -> bool:
 
     def press() -> bool:
         order = {"who": life.asks, "does": "presses_newest", "with": {"label": ALLOW}}
-        return bool(httpx.post(f"{life.telegram}/control/people", json=order).raise_for_status().json()["result"])
+        answer = httpx.post(f"{life.telegram}/control/people", json=order, timeout=LONGEST_S)
+        return bool(answer.raise_for_status().json()["result"])
 
     return Notes.of(life.database).pressed(press)
 
 
 async def _seen(life: TelegramLife, words: str) -> None:
     """The person sees these words of ours."""
-    with httpx.Client() as client:
+    with httpx.Client(timeout=LONGEST_S) as client:
         screen = f"{life.telegram}/control/screens/{life.chat}"
         await poll(lambda: any(words in text for text in client.get(screen).json()), LONGEST_S)
 
@@ -75,6 +76,7 @@ async def _live(life: TelegramLife) -> None:
     if life.asks:
         await poll(partial(pressed, life), LONGEST_S)
     await _seen(life, life.answer)
+    await world.gateway.outbox.quiet()  # it is seen before it is committed
     await world.stop()
 
 

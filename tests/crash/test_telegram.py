@@ -207,7 +207,9 @@ class Deaths:
 def confirm_all(telegram: TelegramProcess) -> None:
     """Let the next life, in a home of its own, hear only what is said from now on, and meet none of the faults of this one."""
     telegram.calm()
-    httpx.post(f"{telegram.url}/bot{TOKEN}/getUpdates", json={"offset": 2**31 - 1, "timeout": 0}).raise_for_status()
+    httpx.post(
+        f"{telegram.url}/bot{TOKEN}/getUpdates", json={"offset": 2**31 - 1, "timeout": 0}, timeout=60
+    ).raise_for_status()
 
 
 @pytest.mark.timeout(900)

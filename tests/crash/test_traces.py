@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from everturn.otel import CLOSE_S, END_THREAD, WAITING_SPANS, OtelTracer
+from everturn.otel import END_THREAD, EXPORT_S, WAITING_SPANS, OtelTracer
 from everturn.testing import FakePlatform, ScriptedAgent, World
 from everturn.tracing import Span
 from tests.collector import Collector, Got
@@ -73,7 +73,7 @@ async def test_a_collector_that_is_not_there_costs_no_message_and_no_end(tmp_pat
         await world.stop()
     began = time.monotonic()
     await tracer.close()
-    assert time.monotonic() - began < CLOSE_S + 1
+    assert time.monotonic() - began < EXPORT_S  # nobody waits as long as an export may take
     for thread in [each for each in threading.enumerate() if each.name == END_THREAD]:
         await asyncio.to_thread(thread.join, JOIN_S)
         assert not thread.is_alive()  # nothing tries on beside us

@@ -252,6 +252,8 @@ class Intake:
         start = self._turns.offer(arrival.key, arrival.source) if _may_begin(arrival) else None
         outer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting.add(outer)
+        if arrival.album is not None:
+            self._turns.storing_part(arrival.key)
         inner = self._parts.store.run(accept, arrival, limit, start)
         inner.add_done_callback(partial(self._stored, arrival, start, outer))
         return outer
@@ -260,6 +262,8 @@ class Intake:
         self, arrival: Arrival, start: Start | None, outer: asyncio.Future[Accepted], inner: asyncio.Future[Accepted]
     ) -> None:
         self._waiting.discard(outer)
+        if arrival.album is not None:
+            self._turns.stored_part(arrival.key)
         error = inner.exception()
         accepted = None if error else inner.result()
         self._parts.observing.arrived(arrival, accepted)
@@ -289,9 +293,14 @@ class Intake:
         elif arrival.arriving is Arriving.HOLD:
             self._backlogs.heard(arrival.key)
         elif accepted.begun is None:
-            if accepted.stopped is not None:
-                self._turns.stop_turn(arrival.key, accepted.stopped)
-                self._parts.hub.ended(arrival.key)
+            self._let_wait(arrival, accepted)
+
+    def _let_wait(self, arrival: Arrival, accepted: Accepted) -> None:
+        """Behind what runs, unless it ended that; an album is looked at when it is whole."""
+        if accepted.stopped is not None:
+            self._turns.stop_turn(arrival.key, accepted.stopped)
+            self._parts.hub.ended(arrival.key)
+        if arrival.album is None:
             self._turns.wake(arrival.key)
 
 

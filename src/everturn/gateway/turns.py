@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 
 import structlog
 
 from everturn import points
 from everturn.agent.interface import Agent
+from everturn.decide.busy import ALBUM_S
 from everturn.decide.keys import origin_of
 from everturn.decide.recovery import is_suspect
 from everturn.gateway.asking import Questions
@@ -41,7 +43,8 @@ class Turns:
         self._questions = Questions(parts, outbox)
         self._lanes = Lanes(parts.settings.running_turns)
         self._slots = Slots(parts.settings.running_turns)
-        self._bursts = Bursts(parts.clock, self.wake)
+        self._bursts = Bursts(parts.clock, self._is_quiet)
+        self._storing: Counter[str] = Counter()  # parts of albums that are on their way into the store, by key
         self.watching = Watching(parts, self._slots, self._runner)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
@@ -95,6 +98,20 @@ class Turns:
             return
         self._lanes.add(key, resume=resume)
         self._pump()
+
+    def storing_part(self, key: str) -> None:
+        """A part of an album is on its way into the store: however long that takes, the album is not whole before."""
+        self._storing[key] += 1
+
+    def stored_part(self, key: str) -> None:
+        """It is there, or was refused: its album is whole when nothing more comes for a while from now on."""
+        self._storing[key] -= 1
+        self._bursts.wake_at(key, self._parts.clock.now() + ALBUM_S)
+
+    def _is_quiet(self, key: str) -> None:
+        if self._storing[key] <= 0:  # else who stores it looks again
+            del self._storing[key]
+            self.wake(key)
 
     def hold_resumes(self) -> None:
         """The boot breaker: interrupted turns wait until the process has been calm."""
