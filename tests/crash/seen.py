@@ -1,6 +1,5 @@
 """What is wrong with a screen on which an answer grew: in the end all of it is seen once, without a cursor or an open card."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import compress, product
@@ -18,8 +17,8 @@ BESIDE = (DOUBT, doubt_words.SENT_AGAIN, doubt_words.NOT_OPEN, doubt_words.NOTHI
 
 
 def words_of(text: str) -> list[str]:
-    """The words; where code begins and ends is none."""
-    return re.sub(r"^```\w*$", "", text, flags=re.MULTILINE).split()
+    """The words; the ticks around code are none: parts close and open it again, wherever a line is split."""
+    return [word for word in text.split() if word.strip("`")]
 
 
 def asks_about_doubt(platform: Noting) -> bool:
