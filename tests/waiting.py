@@ -1,7 +1,7 @@
 """Waiting for a condition with a time limit, without polling: whoever changes something tells those who wait."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -32,6 +32,18 @@ class Changes:
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s):
                 await self._next.wait()
+
+
+async def read_until(
+    read: Callable[[], Awaitable[T]], true: Callable[[T], bool], within_s: float = LONGEST_S, every_s: float = 0.01
+) -> T:
+    """Read again and again, and return what is true. The pause is for others: who reads without one may keep a machine of two
+    cores from writing what is waited for.
+    """
+    async with asyncio.timeout(within_s):
+        while not true(found := await read()):  # noqa: ASYNC110  nobody can tell us
+            await asyncio.sleep(every_s)
+    return found
 
 
 async def poll(true: Callable[[], bool], within_s: float = LONGEST_S, every_s: float = 0.02) -> None:

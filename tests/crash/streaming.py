@@ -29,7 +29,8 @@ from tests.crash.asking import questions
 from tests.crash.lives import DIED, DONE, STUCK, Death
 from tests.crash.noting import Noting, NotingCards, NotingDeletions, NotingEdits
 from tests.crash.seen import CURSOR, asks_about_doubt, faults_of
-from tests.gateway.scenes import life_of, until_read
+from tests.gateway.scenes import life_of
+from tests.waiting import read_until
 
 FASTER = 50
 LONGEST_S = 120.0  # a life commits some dozen times: also where each of them takes seconds
@@ -220,13 +221,19 @@ async def play(stream: Stream) -> int:
 async def _ended(stream: Stream, world: World, platform: Noting) -> int:
     if stream.asks:
         await _say_yes(world, platform)
-    while not _has_ended(stream, platform, life := await life_of(world, "m1")):
-        if stream.resends and _in_doubt(platform, life):
-            await _send_again(world, platform)
+    life = await _until(world, partial(_has_ended, stream, platform))
+    while stream.resends and _in_doubt(platform, life):
+        await _send_again(world, platform)
+        life = await _until(world, partial(_has_ended, stream, platform))
     if stream.ends == "sent" and life["replies"][0]["state"] == "dead":
         return GIVEN_UP
     await platform.until(lambda: _is_right(stream, platform), LONGEST_S)
     return DONE
+
+
+async def _until(world: World, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """What became of the message, as soon as this is true of it."""
+    return await read_until(partial(life_of, world, "m1"), true, LONGEST_S)
 
 
 async def _say_yes(world: World, platform: Noting) -> None:
@@ -247,12 +254,14 @@ async def _send_again(world: World, platform: Noting) -> None:
     platform.say("one", "/resend")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(AGAIN_S):
-            await until_read(partial(life_of, world, "m1"), lambda life: not _in_doubt(platform, life))
+            await _until(world, lambda life: not _in_doubt(platform, life))
 
 
 def _has_ended(stream: Stream, platform: Noting, life: dict[str, Any]) -> bool:
     ends = {stream.ends, *(["dead"] if stream.may_die(platform) else [])}
     states = [each["state"] for each in life["replies"]]
+    if stream.resends and _in_doubt(platform, life):
+        return True
     return bool(states) and set(states) <= ends and life["state"] == "done"
 
 

@@ -16,6 +16,7 @@ from everturn.store.open import open_store
 from everturn.store.operations.entries import find_entry
 from everturn.store.operations.reading import explain, transcript
 from everturn.testing import FakePlatform, ManualClock, World, key_of
+from tests.waiting import read_until
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -181,10 +182,7 @@ async def life_of(world: World, message_id: str) -> dict[str, Any]:
 
 async def until_read(read: Callable[[], Any], true: Callable[[Any], bool]) -> Any:
     """Read again until it is true; returns what was read."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not true(found := await read()):
-            pass
-    return found
+    return await read_until(read, true, PATIENCE_S)
 
 
 async def until_ended(world: World, message_id: str, state: str) -> dict[str, Any]:
