@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
 from everturn.clock import Clock
+from everturn.decide.busy import ALBUM_S
 
 
 class Bursts:
@@ -16,6 +18,16 @@ class Bursts:
         self._clock = clock
         self._wake = wake
         self._timers: dict[str, asyncio.Task[None]] = {}
+        self._storing: Counter[str] = Counter()  # parts of albums that are on their way into the store
+
+    def storing_part(self, key: str) -> None:
+        """A part of an album is on its way into the store: however long that takes, the album is not whole before."""
+        self._storing[key] += 1
+
+    def stored_part(self, key: str) -> None:
+        """It is there, or was refused: its album is whole when nothing more comes for a while from now on."""
+        self._storing[key] -= 1
+        self.wake_at(key, self._clock.now() + ALBUM_S)
 
     def wake_at(self, key: str, at: float) -> None:
         """Look at the key then; more messages move the time when it is looked at, not before."""
@@ -35,5 +47,8 @@ class Bursts:
 
     def _quiet(self, key: str, timer: asyncio.Task[None]) -> None:
         del self._timers[key]
+        if self._storing[key] > 0:  # who stores it looks again
+            return
+        del self._storing[key]
         if not timer.cancelled():
             self._wake(key)

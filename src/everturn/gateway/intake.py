@@ -253,7 +253,7 @@ class Intake:
         outer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting.add(outer)
         if arrival.album is not None:
-            self._turns.storing_part(arrival.key)
+            self._turns.bursts.storing_part(arrival.key)
         inner = self._parts.store.run(accept, arrival, limit, start)
         inner.add_done_callback(partial(self._stored, arrival, start, outer))
         return outer
@@ -263,7 +263,7 @@ class Intake:
     ) -> None:
         self._waiting.discard(outer)
         if arrival.album is not None:
-            self._turns.stored_part(arrival.key)
+            self._turns.bursts.stored_part(arrival.key)
         error = inner.exception()
         accepted = None if error else inner.result()
         self._parts.observing.arrived(arrival, accepted)

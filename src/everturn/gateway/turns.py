@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from functools import partial
 
 import structlog
 
 from everturn import points
 from everturn.agent.interface import Agent
-from everturn.decide.busy import ALBUM_S
 from everturn.decide.keys import origin_of
 from everturn.decide.recovery import is_suspect
 from everturn.gateway.asking import Questions
@@ -43,8 +41,7 @@ class Turns:
         self._questions = Questions(parts, outbox)
         self._lanes = Lanes(parts.settings.running_turns)
         self._slots = Slots(parts.settings.running_turns)
-        self._bursts = Bursts(parts.clock, self._is_quiet)
-        self._storing: Counter[str] = Counter()  # parts of albums that are on their way into the store, by key
+        self.bursts = Bursts(parts.clock, self.wake)
         self.watching = Watching(parts, self._slots, self._runner)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
@@ -98,20 +95,6 @@ class Turns:
             return
         self._lanes.add(key, resume=resume)
         self._pump()
-
-    def storing_part(self, key: str) -> None:
-        """A part of an album is on its way into the store: however long that takes, the album is not whole before."""
-        self._storing[key] += 1
-
-    def stored_part(self, key: str) -> None:
-        """It is there, or was refused: its album is whole when nothing more comes for a while from now on."""
-        self._storing[key] -= 1
-        self._bursts.wake_at(key, self._parts.clock.now() + ALBUM_S)
-
-    def _is_quiet(self, key: str) -> None:
-        if self._storing[key] <= 0:  # else who stores it looks again
-            del self._storing[key]
-            self.wake(key)
 
     def hold_resumes(self) -> None:
         """The boot breaker: interrupted turns wait until the process has been calm."""
@@ -167,7 +150,7 @@ class Turns:
     async def stop(self) -> None:
         """End every task of ours; a claim that is on its way lands first."""
         self._open, self._stopping = False, True
-        self._bursts.stop()
+        self.bursts.stop()
         for each in self._slots.running.values():
             each.task.cancel()
         await self._slots.quiet()
@@ -203,7 +186,7 @@ class Turns:
         elif isinstance(begun, Waits):
             self._questions.tell_held(key)
         elif isinstance(begun, Later):
-            self._bursts.wake_at(key, begun.at)
+            self.bursts.wake_at(key, begun.at)
         self.give_back(key)
 
     def _ended(self, attempt: Attempt, task: asyncio.Task[bool]) -> None:

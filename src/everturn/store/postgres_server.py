@@ -82,6 +82,8 @@ class PostgresServer:
             return StoreUnusable(f"{self.name} refuses us ({error}): correct store.url, or the server's rights")
         if state:
             return StoreUnusable(f"{self.name} cannot be used ({error})")
+        if not isinstance(error, ValueError):  # the client gave up on a connection
+            return StoreUnavailable(self.words(error))
         return ConfigError(
             f"store.url {self.name!r} is not a PostgreSQL address: write postgresql://user@host/database"
         )
