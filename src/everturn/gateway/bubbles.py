@@ -40,6 +40,7 @@ from everturn.store.operations.turn_values import Begun
 log = structlog.get_logger()
 LAST_CALL_S = 30.0  # how long a change that is under way is waited for
 LOOK_AGAIN_S = 0.2  # the least time until a bubble that could not be opened is tried again
+MOST_REPEATED = 1  # so often what grows repeats a part that may be out, where people see each repetition
 KEPT = 1000  # when there are more bubbles, those that have ended and that nobody delivers are forgotten
 
 
@@ -70,7 +71,7 @@ class Live:
         self._status = ""  # how it goes, beneath the text until there is more of it
         self._seen = ""  # the text that is on the screen
         self._at = parts.clock.monotonic()  # when the screen was changed
-        self._slow, self._not_before = 1.0, 0.0
+        self._slow, self._not_before, self._doubts = 1.0, 0.0, 0
         self._boundary = self._closed = self._refused = False
         self._changed, self._urgent = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -175,8 +176,8 @@ class Live:
             await self._show()
         except (TryLater, OutcomeUnknown) as error:
             self._slow *= 2
-            # Where each repetition is seen, the last step alone repeats: it counts how often.
-            self._refused = isinstance(error, InDoubt) and self._platform.surety is Surety.NEITHER
+            self._doubts += isinstance(error, InDoubt) and self._platform.surety is Surety.NEITHER
+            self._refused = self._doubts > MOST_REPEATED  # then the last step alone repeats: it counts how often
             delay_s = error.delay_s if isinstance(error, TryLater) else 0.0
             self._not_before = self._parts.clock.monotonic() + delay_s
             self._changed.set()
