@@ -66,14 +66,13 @@ def test_a_death_while_a_card_is_closed(tmp_path: Path) -> None:
 
 @pytest.mark.torture
 @pytest.mark.parametrize("surety", Surety)
-@pytest.mark.parametrize("limit", [400, 120])
 @pytest.mark.parametrize("kind", GROWING)
-def test_a_death_at_any_point_of_each_kind_of_answer(tmp_path: Path, kind: str, limit: int, surety: Surety) -> None:
-    """The same of what is deleted and of cards, in one part and in several; also right after each call of the platform, as
-    between the ends of two cards.
+def test_a_death_at_any_point_of_each_kind_of_answer(tmp_path: Path, kind: str, surety: Surety) -> None:
+    """The same of what is deleted and of cards, in several parts; also right after each call of the platform, as between the
+    ends of two cards.
     """
     pieces = (*THREE_WORDS, TOOL, " golf" * 15, " hotel" * 10)
-    visit(tmp_path, (*VISITED, *ACT, CALLED), kind=kind, surety=surety, limit=limit, pieces=pieces)
+    visit(tmp_path, (*VISITED, *ACT, CALLED), kind=kind, surety=surety, limit=120, pieces=pieces)
 
 
 @pytest.mark.timeout(900)
