@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from everturn.config import read_config
-from tests.house import ROOT, project_files
+from tests.house import ROOT, project_files, sources
 
 PAGES = [path for path in project_files() if path.endswith(".md")]
 DECISIONS = [path for path in PAGES if path.startswith("docs/decisions/")]
@@ -15,6 +15,11 @@ MAKE = re.compile(r"`make ([a-z-]+)|^\s*make ([a-z-]+)", re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 SETTINGS = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+CLAIMS_PAGE = "docs/concepts/claims.md"
+CLAIM_ROW = re.compile(r"^\| (D\d\.\d+|Trap \d+) \|", re.MULTILINE)
+CLAIM_IN_NAME = re.compile(r"_d\d_\d+|_trap_\d+")
+NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py::test_\w+)`")
+CLAIMS = {"D0.": 12, "D1.": 26, "D2.": 8, "D3.": 14, "D4.": 34, "Trap ": 18}  # how many there are of each family
 
 
 def read(path: str) -> str:
@@ -38,6 +43,16 @@ def leads_somewhere(page: str, link: str) -> bool:
     if not target.exists():
         return False
     return not anchor or target.suffix != ".md" or anchor in anchors(target.read_text(encoding="utf-8"))
+
+
+def every_test() -> list[str]:
+    """Every test function of the project, as "path::name"."""
+    return [
+        f"{source.path}::{function.name}"
+        for source in sources("tests")
+        for function in source.functions
+        if function.name.startswith("test_")
+    ]
 
 
 def make_targets() -> set[str]:
@@ -100,3 +115,23 @@ def test_links_and_anchors_are_recognised() -> None:
     assert links("[a](b.md#c) [d](https://example.org) ![e](f.png)") == ["b.md#c", "f.png"]
     assert anchors("# One `two`: three\n```\n# not a heading\n```\n") == {"one-two-three"}
     assert not leads_somewhere("LICENSE", "no-such-page.md")
+
+
+def test_every_claim_has_one_row() -> None:
+    expected = [f"{family}{number}" for family, count in CLAIMS.items() for number in range(1, count + 1)]
+    assert CLAIM_ROW.findall(read(CLAIMS_PAGE)) == expected
+
+
+def test_every_test_that_the_claims_name_exists() -> None:
+    named = NAMED_TEST.findall(read(CLAIMS_PAGE))
+    assert len(named) == read(CLAIMS_PAGE).count("::")
+    assert sorted(set(named) - set(every_test())) == []
+
+
+def test_no_test_name_contains_a_claim_number() -> None:
+    assert [name for name in every_test() if CLAIM_IN_NAME.search(name)] == []
+
+
+def test_claim_numbers_in_names_are_recognised() -> None:
+    assert all(map(CLAIM_IN_NAME.search, ["test_a_d1_7", "test_b_d4_16_trap_9", "test_d1_20_c", "test_trap_3"]))
+    assert not any(map(CLAIM_IN_NAME.search, ["test_add_1_to_2", "test_a_trap", "test_d_1"]))

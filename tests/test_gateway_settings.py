@@ -105,7 +105,7 @@ def test_what_the_file_says_reaches_the_gateway(tmp_path: Path) -> None:
     assert found.rights == Rights(owners=("telegram:1",), scopes={"telegram:dm": Scope(), "telegram:group": scope})
 
 
-def test_d1_20_how_answers_are_shown_is_the_gateways_own(tmp_path: Path) -> None:
+def test_terminal_display_settings_do_not_change_the_gateways_streaming(tmp_path: Path) -> None:
     """The chat's setting goes before the platform's, that before the one for all; a terminal's never comes in."""
     display = settings(tmp_path, FULL).display
     chat, other = (SessionSource(platform="telegram", chat_id=each) for each in ("-7", "8"))

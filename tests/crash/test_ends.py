@@ -88,7 +88,7 @@ async def said_after(gateway: Gateway, chat: str) -> str:
 async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
     tmp_path: Path, kind: str, reason: str
 ) -> None:
-    """D0.3: a lane that finished just before the drain is neither marked nor suspended."""
+    """A lane that finished just before the drain is neither marked nor suspended."""
     async with Gateway(tmp_path, settings=CUT_OFF | WAIT_FOR_MESSAGE) as gateway:
         await held(gateway, "long")
         await answered(gateway, "finished")
@@ -118,7 +118,7 @@ async def test_what_a_stop_cut_off_is_finished_by_the_next_life(tmp_path: Path) 
 
 
 async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
-    """D0.3, D0.9, D4.20: after kill -9 an idle session, however recent, is active with its id and its whole history."""
+    """After kill -9 an idle session, however recent, is active with its id and its whole history."""
     async with Gateway(tmp_path) as gateway:
         await gateway.up()
         await answered(gateway, "one")
@@ -139,7 +139,7 @@ async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
 
 
 async def test_a_kill_leaves_a_session_that_is_marked_already_as_it_is(tmp_path: Path) -> None:
-    """D4.19: nothing was running there, so neither its mark, nor its time, nor its count changes; nobody is suspended."""
+    """Nothing was running there, so neither its mark, nor its time, nor its count changes; nobody is suspended."""
     async with Gateway(tmp_path, settings=CUT_OFF | WAIT_FOR_MESSAGE) as gateway:
         await held(gateway, "one")
         await gateway.stopped()

@@ -110,7 +110,7 @@ def test_a_policy_that_does_not_exist_is_an_error() -> None:
         when_uncertain(Surety.NEITHER, "repeat")
 
 
-def test_a_repetition_is_visibly_marked_once_trap_6() -> None:
+def test_a_possible_duplicate_is_marked_once() -> None:
     assert marked("done: 3 steps") == f"done: 3 steps\n\n{MAY_REPEAT}"
     assert marked(marked("hello")) == marked("hello")
     assert "twice" in MAY_REPEAT

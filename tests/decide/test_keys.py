@@ -66,13 +66,13 @@ def test_an_account_and_another_agent_have_lanes_of_their_own() -> None:
     assert session_key(source(chat_id="7"), agent="work") == "agent:work:telegram:dm:7"
 
 
-def test_one_person_under_two_ids_has_one_lane_trap_11() -> None:
+def test_one_person_under_two_ids_has_one_lane() -> None:
     first = source("group", chat_id="7", user_id="phone-form", user_id_alt="person")
     second = source("group", chat_id="7", user_id="lid-form", user_id_alt="person")
     assert session_key(first) == session_key(second) == "agent:main:telegram:group:7:@person"
 
 
-def test_two_people_in_one_group_share_no_context_trap_12() -> None:
+def test_two_people_share_a_lane_only_in_a_shared_group() -> None:
     ann, bob = (source("group", chat_id="7", user_id=name) for name in ("ann", "bob"))
     assert session_key(ann) != session_key(bob)
     assert session_key(ann, SHARED_GROUPS) == session_key(bob, SHARED_GROUPS)

@@ -40,26 +40,26 @@ TAIL = (CALL, tool())
         ("dirty_shutdown", "gateway interruption"),
     ],
 )
-def test_the_resume_note_names_the_reason_d1_5_d4_21_d4_22(reason: str, said: str) -> None:
+def test_the_resume_note_names_the_reason(reason: str, said: str) -> None:
     note = chosen(ResumePending(reason, NOW))
     every = {"gateway restart", "gateway shutdown", "gateway interruption"}
     assert {words for words in every if words in note.text} == {said}
     assert note.kind == f"resume:{reason or 'restart_timeout'}"
 
 
-def test_the_note_stands_before_the_users_words_d4_21_d3_8() -> None:
+def test_the_note_precedes_the_user_text() -> None:
     note = chosen(ResumePending("restart_timeout", NOW))
     assert with_note(note, WORDS) == f"{note.text}\n\n{WORDS}"
 
 
 @pytest.mark.parametrize("last", ["user", "assistant", "system"])
-def test_the_resume_note_needs_no_tool_tail_d4_3_d4_23(last: str) -> None:
+def test_the_resume_note_needs_no_tool_tail(last: str) -> None:
     note = chosen(ResumePending("restart_timeout", NOW), Message(role=last, content="hm"))
     assert note.kind == "resume:restart_timeout"
     assert note.tail_key is None
 
 
-def test_the_resume_note_subsumes_the_tail_and_covers_it_d1_5_d4_24() -> None:
+def test_the_resume_note_replaces_the_tool_tail_note_and_covers_its_tail() -> None:
     note = chosen(ResumePending("restart_timeout", NOW), *TAIL)
     tail_note = chosen(ACTIVE, *TAIL)
     assert "tool result" not in note.text
@@ -75,12 +75,12 @@ def test_the_resume_note_fires_even_for_an_acknowledged_tail() -> None:
 
 
 @pytest.mark.parametrize("marked_at", [None, NOW - 30 * 24 * HOUR, NOW + HOUR])
-def test_the_resume_note_goes_whatever_the_age_trap_9(marked_at: float | None) -> None:
+def test_the_resume_note_is_given_at_any_age_of_the_mark(marked_at: float | None) -> None:
     """The reference drops the note of an old marker; here age stops only the automatic resume."""
     assert chosen(ResumePending("shutdown_timeout", marked_at)).kind == "resume:shutdown_timeout"
 
 
-def test_without_a_mark_the_tail_note_remains_d4_25() -> None:
+def test_without_a_mark_a_tool_tail_gets_its_own_note() -> None:
     note = chosen(ACTIVE, *TAIL)
     assert note.kind == "tool_tail"
     assert "tool result" in note.text
@@ -90,17 +90,17 @@ def test_without_a_mark_the_tail_note_remains_d4_25() -> None:
 @pytest.mark.parametrize(
     "history", [(), (Message(role="user", content="hi"),), (*TAIL, Message(role="assistant", content="done"))]
 )
-def test_nothing_to_resume_leaves_the_words_alone_d4_26(history: tuple[Message, ...]) -> None:
+def test_with_nothing_to_resume_the_text_is_unchanged(history: tuple[Message, ...]) -> None:
     note = choose_note(entry(), history, NOW, HOUR)
     assert note is None
     assert with_note(note, WORDS) == WORDS
 
 
-def test_an_acknowledged_tail_never_fires_twice_d3_7_d3_13() -> None:
+def test_an_acknowledged_tail_gets_no_second_note() -> None:
     assert choose_note(entry(tail=tail_key(TAIL)), TAIL, NOW, HOUR) is None
 
 
-def test_another_tail_fires_after_an_acknowledged_one_d3_7() -> None:
+def test_a_different_tail_gets_a_note_after_an_acknowledged_one() -> None:
     note = choose_note(entry(tail=tail_key(TAIL)), (*TAIL, CALL, tool("other")), NOW, HOUR)
     assert note is not None
     assert note.tail_key != tail_key(TAIL)
@@ -180,7 +180,7 @@ def test_recovery_notes_say_what_to_do() -> None:
         assert "answer" in note.text.split("accomplished")[1]
 
 
-def test_a_resume_without_words_is_never_a_blank_turn_trap_10() -> None:
+def test_a_resume_without_new_text_is_never_a_blank_message() -> None:
     note = chosen(ResumePending("restart_timeout", NOW))
     assert with_note(note, "") == note.text
     assert "Continue the work" in note.text
@@ -191,19 +191,19 @@ def test_a_note_may_be_given_as_text() -> None:
     assert with_note(None, "") == ""
 
 
-def test_a_tail_has_a_stable_key_d3_6() -> None:
+def test_a_tail_has_a_stable_key() -> None:
     """The value is written down: a stored acknowledgement must still be recognised by the next version."""
     assert tail_key(TAIL) == "e0d3b6bb67775c09506cdbcf5e57d4fdbefb4f6ba7cd52d4523ebcc68d2dc4f1"
     assert tail_key([tool(seq=99, at=0.0)]) == tail_key(TAIL)
 
 
-def test_only_the_trailing_results_make_the_key_d3_6_d3_13() -> None:
+def test_only_the_trailing_results_make_the_key() -> None:
     earlier = (CALL, tool("first"), Message(role="user", content="go on"))
     assert tail_key((*earlier, *TAIL)) == tail_key(TAIL)
     assert tail_key((CALL, tool("a", "c1"), tool("b", "c2"))) != tail_key((CALL, tool("b", "c2")))
 
 
-def test_a_history_without_a_tail_has_no_key_d3_6() -> None:
+def test_a_history_without_a_tail_has_no_key() -> None:
     assert tail_key(()) is None
     assert tail_key((*TAIL, Message(role="assistant", content="done"))) is None
 

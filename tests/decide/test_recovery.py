@@ -51,7 +51,7 @@ def test_each_mix_of_turns_has_its_verdicts(turns: list[CutOff], verdicts: list[
     assert list(blame(turns, 3).values()) == verdicts
 
 
-def test_the_counter_survives_starts_below_the_threshold_and_fires_at_three_d0_6_d1_6_d4_4_d4_33_trap_2() -> None:
+def test_two_unclean_ends_are_counted_and_the_third_suspends() -> None:
     """The reference deletes its counter on every start; here two ends are remembered and the third suspends."""
     assert [blame([cut(1, ends)], 3)[1] for ends in (0, 1, 2)] == [COUNT, COUNT, SUSPEND]
 
@@ -179,7 +179,7 @@ def test_three_unclean_boots_in_five_minutes_slow_the_resumes(
     assert storm([NOW - age for age in ages], NOW, threshold, suspended_one) is slow
 
 
-def test_a_clock_moved_backwards_is_no_storm_trap_16() -> None:
+def test_a_clock_set_back_is_no_crash_loop() -> None:
     assert not storm([NOW + 3600, NOW + 3601, NOW], NOW, 3, False)
     assert storm([NOW - 50, NOW - 20, NOW], NOW, 3, False, window_s=60)
 

@@ -44,28 +44,28 @@ def test_an_unknown_key_creates_a_session() -> None:
 
 
 @pytest.mark.parametrize("policy", [NEVER, IDLE, BOTH, DAILY])
-def test_a_suspended_session_is_reset_whatever_the_policy_d0_2_d4_17(policy: ResetPolicy) -> None:
+def test_a_suspended_session_is_reset_whatever_the_policy(policy: ResetPolicy) -> None:
     assert choose(entry(Suspended()), NOW, policy, HOUR) == Reset("suspended")
 
 
-def test_suspended_is_checked_first_then_pending_returns_the_entry_d0_10_d1_7_d4_2() -> None:
+def test_suspended_is_checked_first_and_a_pending_session_is_kept() -> None:
     assert choose(entry(Suspended(), idle_s=9 * HOUR, expired="idle"), NOW, IDLE, HOUR) == Reset("suspended")
     assert choose(entry(pending()), NOW, IDLE, HOUR) == Resume()
 
 
-def test_pending_and_suspended_are_different_things_d1_3_d4_1() -> None:
+def test_a_pending_session_resumes_and_a_suspended_one_resets() -> None:
     assert choose(entry(pending()), NOW, NEVER, HOUR) == Resume()
     assert choose(entry(Suspended()), NOW, NEVER, HOUR) == Reset("suspended")
 
 
-def test_pending_keeps_its_session_and_reading_clears_nothing_d1_10_d4_16() -> None:
+def test_choosing_a_pending_session_does_not_clear_its_mark() -> None:
     asked = entry(pending())
     assert choose(asked, NOW, NEVER, HOUR) == choose(asked, NOW, NEVER, HOUR) == Resume()
     assert asked.state == pending()
     assert asked.auto_reset_reason is None
 
 
-def test_a_pending_session_expired_by_policy_is_reset_with_the_policys_reason_d1_10() -> None:
+def test_a_pending_session_expired_by_policy_is_reset_with_the_policys_reason() -> None:
     assert choose(entry(pending(9 * HOUR), idle_s=9 * HOUR), NOW, IDLE, HOUR) == Reset("idle")
 
 
@@ -74,7 +74,7 @@ def test_a_marker_too_old_resets_under_a_timed_policy() -> None:
     assert choose(entry(pending(HOUR)), NOW, IDLE, HOUR) == Resume()
 
 
-def test_an_old_marker_without_a_policy_is_still_resumed_trap_9() -> None:
+def test_an_old_mark_without_a_policy_is_still_resumed() -> None:
     assert choose(entry(pending(30 * 24 * HOUR)), NOW, NEVER, HOUR) == Resume()
 
 
@@ -98,7 +98,7 @@ def test_otherwise_the_policy_decides_and_else_the_session_goes_on() -> None:
     assert choose(entry(), NOW, IDLE, HOUR) == Continue()
 
 
-def test_an_idle_session_goes_on_after_a_kill_d0_3() -> None:
+def test_an_active_session_continues_after_a_kill() -> None:
     """After kill -9 a session with no running turn is `active`: it continues, is not resumed and not suspended."""
     assert choose(entry(ACTIVE, idle_s=60), NOW, NEVER, HOUR) == Continue()
 
@@ -189,7 +189,7 @@ TIMES = st.floats(1_000_000_000, 2_000_000_000)
 
 
 @given(POLICIES, TIMES, st.floats(0, 1_000_000))
-def test_a_clock_moved_backwards_expires_nothing_trap_16(policy: ResetPolicy, now: float, back_s: float) -> None:
+def test_a_clock_set_back_expires_nothing(policy: ResetPolicy, now: float, back_s: float) -> None:
     assert expired_by(policy, now + back_s, now) is None
     state = ResumePending("restart_timeout", now + back_s)
     moved = SessionEntry(key="k", session_id="s", state=state, active_at=now + back_s)

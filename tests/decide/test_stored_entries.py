@@ -31,7 +31,7 @@ def loaded(**fields: object) -> SessionEntry:
     return entry
 
 
-def test_the_resume_fields_are_empty_by_default_d4_5() -> None:
+def test_the_resume_fields_are_empty_by_default() -> None:
     assert loaded().state == ACTIVE
     assert SessionEntry(key=KEY, session_id="s").state == ACTIVE
     assert entry_to_mapping(loaded())["resume_pending"] is False
@@ -39,21 +39,21 @@ def test_the_resume_fields_are_empty_by_default_d4_5() -> None:
     assert entry_to_mapping(loaded())["last_resume_marked_at"] is None
 
 
-def test_the_resume_fields_survive_a_round_trip_d1_8_d4_6() -> None:
+def test_the_resume_fields_survive_a_round_trip() -> None:
     entry = SessionEntry(key=KEY, session_id="s", state=ResumePending("shutdown_timeout", NOW))
     data = entry_to_mapping(entry)
     assert (data["resume_pending"], data["resume_reason"]) == (True, "shutdown_timeout")
     assert entry_from_mapping(KEY, data) == entry
 
 
-def test_data_from_before_the_resume_fields_loads_d4_7() -> None:
+def test_data_from_before_the_resume_fields_loads() -> None:
     old = loaded(session_key=KEY, created_at="2026-04-01T10:00:00", updated_at="2026-04-01T11:00:00", suspended=False)
     assert old.state == ACTIVE
     assert (old.created_at, old.active_at) == (1_775_037_600.0, 1_775_041_200.0)
 
 
 @pytest.mark.parametrize("mark", ["not a time", "", None, [], True, float("nan"), 10**400])
-def test_a_bad_mark_time_drops_only_itself_d4_8(mark: object) -> None:
+def test_a_bad_mark_time_drops_only_itself(mark: object) -> None:
     entry = loaded(resume_pending=True, resume_reason="shutdown_timeout", last_resume_marked_at=mark)
     assert entry.state == ResumePending("shutdown_timeout", None)
 
@@ -80,13 +80,13 @@ def test_times_without_a_zone_are_in_the_zone_the_importer_names() -> None:
     assert entry.active_at == NOW
 
 
-def test_both_flags_load_as_suspended_d4_18_d1_7() -> None:
+def test_both_flags_load_as_suspended() -> None:
     entry = loaded(suspended=True, resume_pending=True, resume_reason="restart_timeout")
     assert entry.state == Suspended()
     assert choose(entry, NOW, ResetPolicy(), 3600) == Reset("suspended")
 
 
-def test_a_missing_reason_means_restart_timeout_and_an_unknown_one_is_kept_d0_4() -> None:
+def test_a_missing_reason_means_restart_timeout_and_an_unknown_one_is_kept() -> None:
     assert loaded(resume_pending=True).state == ResumePending("restart_timeout", None)
     assert loaded(resume_pending=True, resume_reason=7).state == ResumePending("restart_timeout", None)
     assert loaded(resume_pending=True, resume_reason="dirty_shutdown").state == ResumePending("dirty_shutdown", None)
@@ -166,7 +166,7 @@ def test_tokens_of_another_program_count_as_activity() -> None:
     assert loaded(total_tokens=0).turns == 0
 
 
-def test_a_broken_entry_does_not_harm_the_others_trap_13() -> None:
+def test_a_broken_entry_does_not_harm_the_others() -> None:
     good = {"session_id": "a"}
     entries, warnings = entries_from_mapping(
         {
@@ -227,7 +227,7 @@ ENTRIES = st.builds(
 
 @settings(deadline=None)
 @given(ENTRIES)
-def test_every_entry_survives_a_round_trip_d3_10_d3_13(entry: SessionEntry) -> None:
+def test_every_entry_survives_a_round_trip(entry: SessionEntry) -> None:
     assert entry_from_mapping(entry.key, entry_to_mapping(entry)) == entry
 
 
@@ -253,13 +253,13 @@ def imported(state: State = ACTIVE, age_s: float = 10) -> SessionEntry:
     return SessionEntry(key=KEY, session_id="s", state=state, active_at=NOW - age_s)
 
 
-def test_recently_active_imports_become_resumable_and_are_counted_d0_9_d4_20() -> None:
+def test_recently_active_imports_become_resumable_and_are_counted() -> None:
     marked, changed = mark_recently_active([imported(), imported(age_s=121)], NOW)
     assert changed == 1
     assert [entry.state for entry in marked] == [ResumePending("restart_interrupted", NOW), ACTIVE]
 
 
-def test_pending_and_suspended_imports_are_left_alone_d0_5_d0_9_d1_11_d4_19() -> None:
+def test_pending_and_suspended_imports_are_left_alone() -> None:
     entries = [imported(ResumePending("shutdown_timeout", 5.0)), imported(Suspended())]
     assert mark_recently_active(entries, NOW) == (entries, 0)
 

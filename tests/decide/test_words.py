@@ -45,7 +45,7 @@ def test_no_text_names_a_command_that_does_not_exist(text: str) -> None:
     assert text.strip() == text != ""
 
 
-def test_the_banner_of_a_restart_hedges_d1_14_d4_32() -> None:
+def test_the_restart_banner_promises_only_to_try_to_resume() -> None:
     assert "restarting" in words.banner(restarting=True)
     assert "try to resume" in words.banner(restarting=True)
     assert "task will be interrupted" in words.banner(restarting=True)

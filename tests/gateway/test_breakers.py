@@ -26,7 +26,7 @@ async def die_while(world: World, agent: Actor, words: str, times: int) -> list[
     return suspended
 
 
-async def test_the_third_unclean_end_suspends_and_the_count_survives_starts_d0_6_d0_12_d1_6_d4_4_d4_33_trap_2(
+async def test_the_third_unclean_end_suspends_and_the_count_survives_starts(
     store_url: str,
 ) -> None:
     """Promise 9: one number alone can suspend, in the entry's row; below three it is kept from start to start."""
@@ -81,7 +81,7 @@ async def test_resume_brings_a_suspended_session_back_with_history_and_note(stor
     assert len(agent.given("hold")) == 3
 
 
-async def test_writing_starts_a_fresh_session_and_runs_what_was_held_d0_2_d0_10_d1_7_d4_17(store_url: str) -> None:
+async def test_a_message_to_a_suspended_session_starts_a_fresh_one_and_runs_held_messages(store_url: str) -> None:
     """Suspended wins over everything; the user and the agent are told that and why."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
@@ -122,7 +122,7 @@ async def test_zero_switches_the_breaker_off(store_url: str) -> None:
         await told(platform, "one", "answer")
 
 
-async def test_a_suspended_session_is_not_touched_by_later_deaths_d0_5_d4_12_d4_18(store_url: str) -> None:
+async def test_later_crashes_leave_a_suspended_session_unchanged(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "hold")

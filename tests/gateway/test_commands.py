@@ -9,7 +9,7 @@ from everturn.testing import FakePlatform, World
 from tests.gateway.scenes import Actor, answer_to, ask, entry_of, life_of, said_in, session_of, told, until_ended
 
 
-async def test_stop_ends_the_turn_and_keeps_what_is_queued_d4_2(store_url: str) -> None:
+async def test_stop_ends_the_turn_and_keeps_queued_messages(store_url: str) -> None:
     """The conversation is kept and nothing is suspended; the stopped turn's answer is never sent."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:

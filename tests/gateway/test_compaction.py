@@ -1,6 +1,6 @@
 """Boundaries seen from the model: what it is given after each, and that nothing is added to what was left.
 
-Claims D2 and D3 by outcome: agents keep no session state, so there is none that a reset could leave behind.
+Agents keep no session state, so there is none that a reset could leave behind.
 """
 
 import asyncio
@@ -87,12 +87,8 @@ BOUNDARIES: dict[str, tuple[Settings, Callable[[FakePlatform, ManualClock], obje
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)
-async def test_after_a_boundary_the_next_two_requests_show_the_new_session_d2_2_d2_3_d2_7(
-    store_url: str, boundary: str
-) -> None:
-    """D2.2 to D2.8: no old id, no old rows (D2.4 never: it knows all or nothing), no cursor to zero (D2.5, D2.6), and
-    the reset's note goes with the message (D2.8). D2.1: the prompt of each session stays frozen.
-    """
+async def test_after_a_session_boundary_the_model_sees_only_the_new_session(store_url: str, boundary: str) -> None:
+    """Neither the old session id nor any of its rows; the old session gets no new row; each session's prompt stays frozen."""
     settings, cross = BOUNDARIES[boundary]
     platform, agent, clock = FakePlatform(), Recaller(), ManualClock()
     async with World(store_url, agent, [platform], clock, settings) as world:
@@ -146,8 +142,10 @@ async def test_after_a_compaction_the_next_two_requests_show_the_child(store_url
 
 
 @pytest.mark.parametrize("end", ["raise", "/stop"])
-async def test_a_turn_without_an_answer_leaves_its_key_on_the_child_d3_5_d3_9(store_url: str, end: str) -> None:
-    """D3.5, D3.9: whatever ends the turn after a compaction, the next message goes on in the child."""
+async def test_a_failed_or_stopped_turn_after_a_compaction_leaves_its_key_on_the_child(
+    store_url: str, end: str
+) -> None:
+    """Whatever ends the turn after a compaction, the next message continues in the child."""
     platform, agent = FakePlatform(), Recaller()
     async with World(store_url, agent, [platform]) as world:
         await say(platform, "one")
@@ -164,7 +162,7 @@ async def test_a_turn_without_an_answer_leaves_its_key_on_the_child_d3_5_d3_9(st
     assert len(rows) == 3
 
 
-async def test_new_during_a_compaction_wins_trap_3(store_url: str) -> None:
+async def test_new_wins_over_a_compaction_of_the_running_turn(store_url: str) -> None:
     """The old run's move never reaches the new session."""
     platform, agent = FakePlatform(), Recaller()
     async with World(store_url, agent, [platform]) as world:
@@ -180,8 +178,8 @@ async def test_new_during_a_compaction_wins_trap_3(store_url: str) -> None:
     assert agent.given("next") == ["next"]
 
 
-async def test_a_death_after_a_compaction_goes_on_in_the_child_and_no_note_is_in_it_d3_2(store_url: str) -> None:
-    """D3.2: a note is never a row, so none can be baked into a child."""
+async def test_a_crash_after_a_compaction_resumes_in_the_child_without_a_stored_note(store_url: str) -> None:
+    """A note is never a row, so a compaction cannot copy one into a child."""
     platform, agent = FakePlatform(), Recaller()
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "tool hold compact")

@@ -33,7 +33,7 @@ async def holding(platform: FakePlatform, agent: Actor, *chats: str, words: str 
     await agent.held(*(f"{words} {chat}" for chat in chats))
 
 
-async def test_the_banner_is_shown_once_to_each_chat_with_a_running_turn_d1_14_d4_32(store_url: str) -> None:
+async def test_each_chat_with_a_running_turn_gets_one_restart_banner(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
         await holding(platform, agent, "one", "two")
@@ -46,7 +46,7 @@ async def test_the_banner_is_shown_once_to_each_chat_with_a_running_turn_d1_14_d
         assert platform.texts("idle") == [answer_to("hello")]
 
 
-async def test_two_conversations_in_one_chat_share_a_banner_d4_32(store_url: str) -> None:
+async def test_two_conversations_in_one_chat_share_a_banner(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
         for user in ("ann", "bob"):
@@ -73,10 +73,10 @@ async def test_a_shutdown_promises_no_resume(store_url: str) -> None:
         ("stop", "shutdown_timeout", "gateway shutdown"),
     ],
 )
-async def test_a_drain_that_times_out_marks_every_running_lane_d1_4_d1_12_d4_1_d4_27_d4_28(
+async def test_a_drain_that_times_out_marks_every_running_lane_with_its_reason(
     store_url: str, kind: str, reason: str, said: str
 ) -> None:
-    """Marked with the real reason and counted in one transaction; the next start does not count again (D1.2, D4.21, D4.22)."""
+    """Marked with the real reason and counted in one transaction; the next start does not count again."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
         await holding(platform, agent, "one", "two")
@@ -92,7 +92,7 @@ async def test_a_drain_that_times_out_marks_every_running_lane_d1_4_d1_12_d4_1_d
         agent.release()
 
 
-async def test_a_clean_drain_marks_nothing_and_interrupts_nobody_d4_29(store_url: str) -> None:
+async def test_a_clean_drain_marks_nothing_and_interrupts_nothing(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         await holding(platform, agent, "one")
@@ -108,10 +108,8 @@ async def test_a_clean_drain_marks_nothing_and_interrupts_nobody_d4_29(store_url
 
 
 @pytest.mark.parametrize("end", ["well", "raise"])
-async def test_a_lane_that_ends_during_a_drain_that_times_out_is_not_marked_d4_30_trap_1(
-    store_url: str, end: str
-) -> None:
-    """Only what still runs at the time limit is marked, not what ran when the drain began (D0.3)."""
+async def test_a_lane_that_ends_during_a_drain_that_times_out_is_not_marked(store_url: str, end: str) -> None:
+    """Only what still runs at the time limit is marked, not what ran when the drain began."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock()) as world:
         await holding(platform, agent, "late")
@@ -131,7 +129,7 @@ async def test_a_lane_that_ends_during_a_drain_that_times_out_is_not_marked_d4_3
         agent.release()
 
 
-async def test_a_turn_that_has_not_called_the_model_is_not_marked_d4_31(store_url: str) -> None:
+async def test_a_turn_that_has_not_called_the_model_is_not_marked(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], settings=EAGER) as world:
         await holding(platform, agent, "one", words="nocall hold")
@@ -145,7 +143,7 @@ async def test_a_turn_that_has_not_called_the_model_is_not_marked_d4_31(store_ur
 
 
 @pytest.mark.parametrize("surety", Surety)
-async def test_a_drain_waits_for_the_answer_that_is_being_sent_trap_7(store_url: str, surety: Surety) -> None:
+async def test_a_drain_waits_for_the_answer_that_is_being_sent(store_url: str, surety: Surety) -> None:
     platform = Slow("one", surety)
     async with World(store_url, Actor(), [platform], ManualClock()) as world:
         platform.say("one", "hello")
@@ -205,7 +203,7 @@ async def test_three_drains_without_a_step_between_them_suspend(store_url: str) 
         await told(platform, "one", "/resume")
 
 
-async def test_messages_accepted_during_a_drain_run_after_the_restart_once_and_in_order_trap_17(store_url: str) -> None:
+async def test_messages_accepted_during_a_drain_run_after_the_restart_once_and_in_order(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock()) as world:
         await holding(platform, agent, "one")

@@ -120,7 +120,7 @@ async def test_a_request_that_is_too_long_is_refused_and_leaves_nothing(store_ur
         assert await world.store.read(explain, "m1") == []
 
 
-async def test_who_finds_the_queue_full_is_told_trap_17(store_url: str) -> None:
+async def test_the_sender_gets_a_notice_when_the_queue_is_full(store_url: str) -> None:
     """Promise 12: the message is a dead letter, those before it are answered."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], settings=Settings(queue_per_session=2, burst_s=0.0)) as world:
@@ -197,7 +197,7 @@ async def test_many_requests_at_once_are_each_answered_once(store_url: str) -> N
     assert agent.overlaps == []
 
 
-async def test_two_people_writing_at_once_share_nothing_trap_12(store_url: str) -> None:
+async def test_two_people_writing_at_once_in_a_group_share_no_session(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]):
         for user in ("ann", "bob"):
@@ -216,7 +216,7 @@ async def test_messages_of_a_thread_are_answered_there(store_url: str) -> None:
     assert sorted(platform.texts("group")) == ["echo: t1", "echo: t2"]
 
 
-async def test_a_message_that_comes_while_the_session_is_made_is_not_lost_trap_5(store_url: str) -> None:
+async def test_concurrent_first_messages_create_one_session_and_none_is_lost(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         await asyncio.gather(*(world.accept(inbound(f"m{number}", f"{number}")) for number in range(5)))

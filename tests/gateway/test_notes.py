@@ -6,7 +6,7 @@ from tests.gateway.scenes import EAGER, Actor, ask, die, entry_of, life_of, said
 from tests.history import NOTE
 
 
-async def test_a_note_is_for_one_attempt_and_never_stored_d3_1_d3_2_d3_3_d3_8(store_url: str) -> None:
+async def test_a_note_is_for_one_attempt_and_never_stored(store_url: str) -> None:
     """Promise 7: the transcript keeps the user's own words, byte for byte."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
@@ -26,7 +26,7 @@ async def test_a_note_is_for_one_attempt_and_never_stored_d3_1_d3_2_d3_3_d3_8(st
     assert [each["note"] for each in life["turn"]["attempts"]] == [None, "resume:restart_interrupted"]
 
 
-async def test_the_resume_note_subsumes_the_tail_note_d1_5_d4_24(store_url: str) -> None:
+async def test_the_resume_note_replaces_the_tool_tail_note(store_url: str) -> None:
     """One note at most; it covers the tail, which is acknowledged as soon as the model has answered."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
@@ -49,7 +49,7 @@ async def failed_after_a_tool(world: World, platform: FakePlatform, words: str) 
     await until_ended(world, platform.say("one", words), "dead")
 
 
-async def test_an_unanswered_tail_is_offered_with_the_next_message_d3_4_d4_25(store_url: str) -> None:
+async def test_an_unanswered_tool_tail_gives_the_next_message_a_note(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         await failed_after_a_tool(world, platform, "tool raise")
@@ -61,7 +61,7 @@ async def test_an_unanswered_tail_is_offered_with_the_next_message_d3_4_d4_25(st
     assert life["turn"]["note"] == "tool_tail"
 
 
-async def test_an_acknowledged_tail_never_fires_twice_a_different_one_does_d3_7_d3_13(store_url: str) -> None:
+async def test_an_acknowledged_tool_tail_gives_no_second_note_and_a_different_one_does(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         keys = []
@@ -89,7 +89,7 @@ async def test_a_stopped_task_leaves_no_tail_to_finish(store_url: str) -> None:
     assert agent.notes("next") == [""]
 
 
-async def test_an_attempt_that_never_reached_the_model_acknowledges_nothing_d3_11(store_url: str) -> None:
+async def test_an_attempt_that_never_reached_the_model_acknowledges_nothing(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         await failed_after_a_tool(world, platform, "tool raise")
@@ -108,7 +108,7 @@ async def test_an_attempt_that_never_reached_the_model_acknowledges_nothing_d3_1
     assert ["tool result" in note for note in agent.notes("nocall hold")] == [True, True]
 
 
-async def test_the_acknowledgement_outlives_the_process_d3_10(store_url: str) -> None:
+async def test_the_tail_acknowledgement_survives_a_crash(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         await failed_after_a_tool(world, platform, "tool raise")
@@ -121,7 +121,7 @@ async def test_the_acknowledgement_outlives_the_process_d3_10(store_url: str) ->
     assert after.tail_at is not None
 
 
-async def test_nothing_to_resume_leaves_the_words_alone_d4_26(store_url: str) -> None:
+async def test_with_nothing_to_resume_there_is_no_note(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]):
         for text in ("tool", "next"):
@@ -129,7 +129,7 @@ async def test_nothing_to_resume_leaves_the_words_alone_d4_26(store_url: str) ->
     assert [each.note for each in agent.attempts] == ["", ""]
 
 
-async def test_each_attempt_is_told_what_cut_off_the_last_one_d4_3_d4_21_d4_22_d4_23(store_url: str) -> None:
+async def test_the_note_names_what_interrupted_the_previous_attempt(store_url: str) -> None:
     """By reason, with or without a tool result at the end."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], settings=EAGER) as world:

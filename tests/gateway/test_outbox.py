@@ -201,7 +201,7 @@ async def test_class_b_looks_before_it_repeats(store_url: str, fault: Fault, cal
     assert (platform.texts("one"), platform.calls) == (["echo: hello"], calls)
 
 
-async def test_class_c_marks_what_may_be_a_repetition_trap_6(store_url: str) -> None:
+async def test_class_c_marks_a_possible_duplicate(store_url: str) -> None:
     platform = FakePlatform(faults=[LOST], surety=Surety.NEITHER)
     async with said_hello(store_url, platform) as world:
         await attempts(world, 2)
@@ -333,9 +333,7 @@ async def test_a_slow_chat_does_not_hold_up_others(store_url: str) -> None:
 
 
 @pytest.mark.parametrize("surety", [Surety.KEYED, Surety.READ_BACK])
-async def test_a_death_between_sending_and_its_record_shows_the_reply_once_trap_6(
-    store_url: str, surety: Surety
-) -> None:
+async def test_a_crash_between_send_and_commit_shows_the_reply_once(store_url: str, surety: Surety) -> None:
     platform = Slow("one", surety)
     async with World(store_url, ScriptedAgent(), [platform]) as world:
         platform.say("one", "hello")

@@ -40,7 +40,7 @@ async def cut_off(world: World, platform: FakePlatform, agent: Actor, words: str
     return message
 
 
-async def test_a_turn_of_a_dead_life_goes_on_from_its_last_step_d0_4_d0_9_d4_1(store_url: str) -> None:
+async def test_a_turn_of_a_dead_process_resumes_from_its_last_step(store_url: str) -> None:
     """Promise 4: the same turn, its next attempt, with a note; what was committed is not done again."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
@@ -58,7 +58,7 @@ async def test_a_turn_of_a_dead_life_goes_on_from_its_last_step_d0_4_d0_9_d4_1(s
     assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
 
 
-async def test_an_interrupted_turn_is_marked_and_counted_until_it_succeeds_d1_3_d1_13_d4_34(store_url: str) -> None:
+async def test_an_interrupted_turn_is_marked_and_counted_until_it_succeeds(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock()) as world:
         await cut_off(world, platform, agent, "hold")
@@ -74,7 +74,7 @@ async def test_an_interrupted_turn_is_marked_and_counted_until_it_succeeds_d1_3_
 
 
 @pytest.mark.parametrize("end", ["raise", "empty"])
-async def test_only_success_clears_mark_and_count_d1_13(store_url: str, end: str) -> None:
+async def test_only_a_successful_turn_clears_mark_and_count(store_url: str, end: str) -> None:
     """A failed or empty turn keeps both, and the next message still carries the note."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
@@ -118,8 +118,8 @@ async def test_a_step_is_as_good_as_a_model_call(store_url: str) -> None:
     assert "gateway interruption" in agent.attempts[1].note
 
 
-async def test_an_idle_session_is_simply_continued_d0_1_d0_3_d0_9_d4_19_d4_20(store_url: str) -> None:
-    """After a kill it keeps its id and whole history, is active, gets no note and is never suspended (D0.11)."""
+async def test_an_idle_session_continues_without_mark_or_note(store_url: str) -> None:
+    """After a kill it keeps its id and whole history, is active, gets no note and is never suspended."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         await ask(platform, "one", "hello")
@@ -179,7 +179,7 @@ async def test_a_message_that_waits_behind_an_old_turn_continues_it_without_a_no
     assert platform.texts("one") == [answer_to("hold\nqueued")]
 
 
-async def test_without_a_reset_policy_the_next_message_continues_an_old_turn_d1_5_d4_16_trap_9(store_url: str) -> None:
+async def test_without_a_reset_policy_the_next_message_continues_an_old_turn(store_url: str) -> None:
     """It keeps its id and its history, and carries the note whatever the age; reading has cleared nothing."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock()) as world:
@@ -201,7 +201,7 @@ async def test_without_a_reset_policy_the_next_message_continues_an_old_turn_d1_
     assert [row.content for row in rows if row.role == "user"] == ["tool hold", "and now?"]
 
 
-async def test_with_a_timed_policy_an_old_mark_resets_d1_10(store_url: str) -> None:
+async def test_with_a_timed_policy_an_old_mark_resets_the_session(store_url: str) -> None:
     """The reason is resume_pending_expired, and both the user and the agent are told it."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock(), DAYS) as world:
@@ -218,7 +218,7 @@ async def test_with_a_timed_policy_an_old_mark_resets_d1_10(store_url: str) -> N
     assert (life["state"], life["why"]) == ("expired", "resume_pending_expired")
 
 
-async def test_a_fresh_mark_is_not_touched_by_a_timed_policy_d4_16(store_url: str) -> None:
+async def test_a_timed_policy_keeps_a_fresh_mark(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock(), DAYS) as world:
         await cut_off(world, platform, agent, "hold")
@@ -292,7 +292,7 @@ async def test_a_replica_takes_over_from_a_dead_one(database_url: str) -> None:
     assert (entry.state, len(agent.effects)) == (ACTIVE, 1)
 
 
-async def test_one_resume_that_fails_keeps_nobody_out_trap_15(store_url: str) -> None:
+async def test_a_failing_resume_does_not_block_other_conversations(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         for chat in ("bad", "good"):
@@ -306,7 +306,7 @@ async def test_one_resume_that_fails_keeps_nobody_out_trap_15(store_url: str) ->
         await ask(platform, "new", "hello")
 
 
-async def test_a_resume_never_adds_a_blank_message_trap_10(store_url: str) -> None:
+async def test_a_resume_never_adds_a_blank_message(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         await cut_off(world, platform, agent, "hold")
@@ -404,7 +404,7 @@ async def test_a_command_that_ends_nothing_lets_the_turn_be_resumed_once(store_u
     assert len(agent.attempts) == len(agent.effects) == 2
 
 
-async def test_each_start_logs_one_line_that_says_how_the_last_life_ended_d0_7(store_url: str) -> None:
+async def test_each_start_logs_one_line_about_the_previous_exit(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform]) as world:
         await cut_off(world, platform, agent, "hold")

@@ -163,7 +163,9 @@ async def test_bookkeeping_never_moves_the_users_clock(store_url: str) -> None:
 
 
 @pytest.mark.parametrize("policy", [IDLE, DAILY, ResetPolicy()])
-async def test_a_clock_moved_backwards_harms_nothing_trap_16(store_url: str, policy: ResetPolicy) -> None:
+async def test_a_clock_set_back_causes_no_expiry_no_crash_loop_and_no_reordering(
+    store_url: str, policy: ResetPolicy
+) -> None:
     """No false expiry, no false storm, and messages keep their order across the restart."""
     platform, agent, clock = FakePlatform(), Actor(), ManualClock(MORNING)
     async with World(store_url, agent, [platform], clock, settings(policy)) as world:

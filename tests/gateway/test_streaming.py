@@ -104,7 +104,7 @@ async def test_one_bubble_grows_and_ends_without_its_cursor(store_url: str, sure
 
 
 async def test_a_card_is_closed(store_url: str) -> None:
-    """Claim D1.25: what must be closed is closed, once, by a step of its own."""
+    """What must be closed is closed, once, by a step of its own."""
     platform, agent = CardPlatform(), Talker()
     async with World(store_url, agent, [platform], settings=EAGER):
         platform.say("one", "hello")

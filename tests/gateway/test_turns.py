@@ -129,7 +129,7 @@ async def stopped_late(store_url: str, command: str, part: str) -> tuple[FakePla
 
 
 async def test_late_writes_of_a_stopped_turn_are_refused(store_url: str) -> None:
-    """Promise 8; trap 4: neither sent nor stored, and the next turn is not disturbed."""
+    """Promise 8: neither sent nor stored, and the next turn is not disturbed."""
     platform, agent, transcripts = await stopped_late(store_url, "/stop", "Stopped")
     assert len(agent.refused) == 1
     assert "too late" not in str(platform.screen)
@@ -137,7 +137,7 @@ async def test_late_writes_of_a_stopped_turn_are_refused(store_url: str) -> None
 
 
 async def test_late_writes_of_a_turn_whose_session_was_left_are_refused(store_url: str) -> None:
-    """Promise 8; trap 4: nothing is written into the ended session, nor into the fresh one."""
+    """Promise 8: nothing is written into the ended session, nor into the fresh one."""
     platform, agent, transcripts = await stopped_late(store_url, "/new", "fresh conversation")
     assert len(agent.refused) == 1
     assert "too late" not in str(platform.screen)

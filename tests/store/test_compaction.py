@@ -126,8 +126,8 @@ async def test_a_death_after_it_goes_on_in_the_child_with_its_count(life: Life) 
     assert await life.store.read(broken) == {}
 
 
-async def test_a_turn_that_ends_without_an_answer_leaves_the_key_on_the_child_d3_5_d3_9(life: Life) -> None:
-    """D3.5, D3.9: the move is a commit of its own, before whatever ends the turn."""
+async def test_a_turn_that_ends_without_an_answer_leaves_the_key_on_the_child(life: Life) -> None:
+    """The move is a commit of its own, before whatever ends the turn."""
     begun = await talked(life, "one")
     moved = await life.store.run(compact, begun, move(life))
     await life.command("/stop")
@@ -162,8 +162,9 @@ async def test_failures_back_off_and_are_counted_once(life: Life) -> None:
         ("x", "steer", True),
     ],
 )
-async def test_what_waits_to_interrupt_comes_first_d3_12(life: Life, text: str, busy: str | None, *, may: bool) -> None:
-    """D3.12."""
+async def test_a_waiting_interrupt_is_honoured_before_a_compaction(
+    life: Life, text: str, busy: str | None, *, may: bool
+) -> None:
     begun = await life.called()
     await life.accept(text)
     await life.plant("UPDATE inbox SET busy=$1 WHERE state='waiting'", busy)

@@ -42,7 +42,6 @@ async def put_state(life: Life, state: State, chat: str = "c") -> None:
 
 
 async def test_a_new_key_is_active_without_marks(life: Life) -> None:
-    """D4.5"""
     begun = await life.begun()
     entry = await life.entry()
     assert (entry.state, entry.unclean_ends, entry.tail, entry.tail_key) == (ACTIVE, 0, False, None)
@@ -52,7 +51,6 @@ async def test_a_new_key_is_active_without_marks(life: Life) -> None:
 
 
 async def test_every_state_is_read_back_as_it_was_stored(life: Life) -> None:
-    """D1.8, D4.6"""
     states: list[State] = [
         ACTIVE,
         ResumePending("restart_timeout", life.now),
@@ -84,7 +82,7 @@ async def test_a_source_is_read_back_with_every_field(life: Life) -> None:
 
 
 async def test_a_damaged_row_loses_only_what_is_damaged(life: Life) -> None:
-    """D4.7: what is missing means its default; no row harms another."""
+    """What is missing means its default; no row harms another."""
     damage = {
         "json": "origin='{\"platform\": 5'",
         "fields": 'origin=\'{"platform": "fake", "chat_id": "1", "new": [1]}\'',
@@ -117,7 +115,7 @@ async def test_a_conversation_with_a_damaged_row_goes_on(life: Life) -> None:
 
 
 async def test_on_sqlite_a_time_that_is_text_drops_only_itself(tmp_path: Path) -> None:
-    """D4.8: SQLite stores any text in a column of numbers."""
+    """SQLite stores any text in a column of numbers."""
     async with living(f"sqlite:///{tmp_path / 'everturn.db'}") as life:
         await life.talk()
         await life.plant("UPDATE entry SET state='resume_pending', reason='shutdown_timeout', marked_at='yesterday'")
@@ -127,7 +125,6 @@ async def test_on_sqlite_a_time_that_is_text_drops_only_itself(tmp_path: Path) -
 
 
 async def test_on_postgres_a_time_that_is_no_number_drops_only_itself(database_url: str) -> None:
-    """D4.8"""
     async with living(database_url) as life:
         await life.talk()
         await life.plant("UPDATE entry SET state='resume_pending', reason='shutdown_timeout', marked_at='NaN'")
@@ -135,7 +132,7 @@ async def test_on_postgres_a_time_that_is_no_number_drops_only_itself(database_u
 
 
 async def test_a_row_with_the_marks_of_both_states_is_suspended(life: Life) -> None:
-    """D4.18 by outcome, D1.7: one value cannot be both; what is left of the other mark does not count."""
+    """One value cannot be both; what is left of the other mark does not count."""
     first = await life.talk()
     await life.plant("UPDATE entry SET state='suspended', reason='restart_timeout', marked_at=5")
     assert await life.store.run(mark_resume_pending, key_of(), life.now) is False
@@ -147,7 +144,6 @@ async def test_a_row_with_the_marks_of_both_states_is_suspended(life: Life) -> N
 
 
 async def test_a_mark_means_restart_timeout_unless_it_says_why(life: Life) -> None:
-    """D1.9, D4.9, D4.10"""
     await life.talk()
     assert await life.twice(mark_resume_pending, key_of(), life.now) is True
     assert (await life.entry()).state == ResumePending("restart_timeout", life.now)
@@ -156,14 +152,12 @@ async def test_a_mark_means_restart_timeout_unless_it_says_why(life: Life) -> No
 
 
 async def test_a_key_without_a_session_cannot_be_marked(life: Life) -> None:
-    """D4.11"""
     await life.accept()
     assert await life.unchanged(mark_resume_pending, key_of("nobody"), life.now) is False
     assert await life.unchanged(mark_resume_pending, key_of(), life.now) is False
 
 
 async def test_a_suspended_session_cannot_be_marked(life: Life) -> None:
-    """D4.12"""
     await life.talk()
     assert await life.twice(suspend_session, key_of(), life.now) is True
     assert await life.unchanged(mark_resume_pending, key_of(), life.now) is False
@@ -180,7 +174,6 @@ async def test_marks_do_not_move_the_users_clock(life: Life) -> None:
 
 
 async def test_a_mark_survives_reopening(store_url: str) -> None:
-    """D4.13"""
     async with living(store_url) as life:
         await life.talk()
         await life.store.run(mark_resume_pending, key_of(), life.now, "shutdown_timeout")
@@ -189,7 +182,6 @@ async def test_a_mark_survives_reopening(store_url: str) -> None:
 
 
 async def test_clearing_takes_all_of_the_mark_away_once(life: Life) -> None:
-    """D4.14, D4.15"""
     await life.talk()
     await life.store.run(mark_resume_pending, key_of(), life.now)
     assert await life.store.run(clear_resume_pending, key_of()) is True
@@ -343,7 +335,7 @@ CASES = [
 
 @pytest.mark.parametrize("begins", ["at once", "later"])
 async def test_the_precedence_of_promise_10(life: Life, begins: str) -> None:
-    """D0.2, D0.10, D1.10, D4.16, D4.17: the whole table through the operations, for both ways a turn begins."""
+    """The whole table through the operations, for both ways a turn begins."""
     wrong = {}
     for case in CASES:
         before = await life.talk(chat=case.name)
@@ -367,7 +359,7 @@ async def test_the_precedence_of_promise_10(life: Life, begins: str) -> None:
 
 
 async def test_reading_clears_nothing(life: Life) -> None:
-    """D4.16: the mark is there until a successful turn; beginning one is not enough."""
+    """The mark is there until a successful turn; beginning one is not enough."""
     await life.talk()
     await life.store.run(mark_resume_pending, key_of(), life.now)
     await life.begun("next")

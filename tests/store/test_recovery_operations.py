@@ -53,7 +53,6 @@ async def call_again(life: Life, chat: str = "c") -> Begun:
 
 
 async def test_a_turn_without_a_model_call_goes_back_without_mark_or_count(life: Life) -> None:
-    """D4.31"""
     begun = await life.begun()
     (recovered,) = await life.die()
     entry = await life.entry()
@@ -64,7 +63,7 @@ async def test_a_turn_without_a_model_call_goes_back_without_mark_or_count(life:
 
 
 async def test_a_turn_that_was_cut_off_is_marked_counted_and_goes_on(life: Life) -> None:
-    """D4.1: the same session, the same turn, from its last committed step."""
+    """The same session, the same turn, from its last committed step."""
     begun = await life.called()
     await life.tool(begun)
     (recovered,) = await life.die("shutdown_timeout")
@@ -122,7 +121,7 @@ async def test_judging_twice_says_the_same(life: Life) -> None:
 
 
 async def test_the_third_unclean_end_in_a_row_suspends_and_tells(life: Life) -> None:
-    """D1.6, D4.33, promise 9: the count survives starts, and fires at three."""
+    """Promise 9: the count survives starts, and fires at three."""
     begun = await life.called()
     await life.accept("queued behind")
     await life.die()
@@ -140,7 +139,6 @@ async def test_the_third_unclean_end_in_a_row_suspends_and_tells(life: Life) -> 
 
 
 async def test_a_successful_turn_forgets_the_count(life: Life) -> None:
-    """D4.34"""
     await life.called()
     await life.die()
     await life.finish(await call_again(life))
@@ -216,7 +214,6 @@ async def test_a_message_to_a_suspended_session_is_nobody_to_suspect(life: Life)
 
 
 async def test_a_drain_marks_counts_and_is_not_counted_again(life: Life) -> None:
-    """D4.27, D4.28, D4.30"""
     begun = await life.called()
     cause = life.cause("restart_timeout")
     marked = await life.store.run(cut_off_by_drain, begun.turn, begun.key, 3, cause, life.delivery)
@@ -245,13 +242,11 @@ def replaced_attempt(begun: Begun, attempt: int) -> Begun:
 
 
 async def test_a_turn_that_finished_is_not_marked_by_a_drain(life: Life) -> None:
-    """D4.29, D4.30"""
     begun = await life.talk()
     assert await life.unchanged(cut_off_by_drain, begun.turn, begun.key, 3, life.cause(), life.delivery) is None
 
 
 async def test_a_turn_that_only_began_is_not_marked_by_a_drain(life: Life) -> None:
-    """D4.31"""
     begun = await life.begun()
     marked = await life.store.run(cut_off_by_drain, begun.turn, begun.key, 3, life.cause(), life.delivery)
     assert marked is not None
@@ -286,7 +281,7 @@ async def test_a_resume_and_a_new_message_at_once_are_one_turn(life: Life) -> No
 
 
 async def test_an_idle_session_is_simply_continued(life: Life) -> None:
-    """D0.3, D0.9, D4.19, D4.20 by outcome: no guess by time, no mark, no note."""
+    """No guess by time, no mark, no note."""
     before = await life.talk()
     assert await life.die() == []
     after = await life.begun("next")

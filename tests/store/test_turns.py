@@ -90,7 +90,7 @@ async def test_beginning_twice_says_the_same(life: Life) -> None:
 
 
 async def test_beginning_twice_keeps_the_note_of_a_tools_tail(life: Life) -> None:
-    """D4.25: the user's words are already the last row when the second run looks for the tail."""
+    """The user's text is already the last row when the second run looks for the tail."""
     begun = await life.called()
     await life.tool(begun)
     await life.store.run(fail, begun, "why", "sorry", life.now, life.delivery)
@@ -183,7 +183,7 @@ async def test_failing_twice_says_the_same(life: Life) -> None:
 
 
 async def test_an_answer_commits_with_everything_that_follows_from_it(life: Life) -> None:
-    """Promise 6, D1.13"""
+    """Promise 6"""
     here = replace(life, delivery=BY_EVENT)
     begun = await here.called()
     await here.die()
@@ -212,7 +212,6 @@ async def test_a_failed_turn_keeps_the_mark_and_the_count(life: Life) -> None:
 
 
 async def test_a_tool_tail_is_offered_until_the_model_has_answered_for_it(life: Life) -> None:
-    """D3.7, D4.25"""
     begun = await life.called()
     await life.tool(begun)
     await life.store.run(fail, begun, "why", "sorry", life.now, life.delivery)

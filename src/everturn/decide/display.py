@@ -16,7 +16,7 @@ T = TypeVar("T", Pace, Look)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Display:
-    """The settings of the gateway; a terminal that talks to it has its own, which never come here (claim D1.20)."""
+    """The settings of the gateway; a terminal that talks to it has its own, which never come here."""
 
     everywhere: Pace = Pace()  # noqa: RUF009  frozen
     look_everywhere: Look = PLAIN

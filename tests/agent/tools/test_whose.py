@@ -1,5 +1,5 @@
 """Two people at once: whoever asks a tool who it works for hears their own name, in this process, in a thread, in a child
-process, in an MCP server and in an agent that is a program; and again after a resume (claim D1.23).
+process, in an MCP server and in an agent that is a program; and again after a resume.
 """
 
 import asyncio
