@@ -3,27 +3,48 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import asyncpg
 import pytest
+import uvloop
 from hypothesis import settings
 
 from tests.empty import EmptyFile
-from tests.postgres import PostgresServer, empty_database
+from tests.postgres import PostgresServer, empty_database, memory
+from tests.servers import Run, shared_postgres, shared_synapse
 from tests.synapse import SynapseServer
 
+pytest_plugins = ["tests.budget"]
 pytest.register_assert_rewrite("everturn.testing_platform")  # what is asked of platforms tells what it found instead
-settings.register_profile("everturn", deadline=None)  # no test asserts a time: a busy machine is no fault
+# No test asserts a time: a busy machine is no fault. No test draws lots: `make torture` does.
+settings.register_profile("everturn", deadline=None, derandomize=True, database=None)
 settings.load_profile("everturn")
+# The files of tests are where no disk slows them down; what a killed process wrote there stays.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory() or "")
+
+RUN = pytest.StashKey[Run]()
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Who runs the tests in the background ignores these signals, and every program that a test starts would as well."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+    if not hasattr(config, "workerinput"):  # the process that began the run, not one of its workers
+        config.stash[RUN] = Run()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the servers that the tests shared."""
+    run = config.stash.get(RUN, None)
+    if run is not None:
+        run.end()
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests run on the loop that the gateway runs on."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,8 +54,14 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    """One running server for the whole session. A test that stops it must start it again."""
+def postgres() -> PostgresServer:
+    """The server that all tests share. A test that stops one uses `own_postgres`."""
+    return shared_postgres()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A running server that this test alone uses, and may stop."""
     with PostgresServer() as server:
         yield server
 
@@ -42,16 +69,14 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture
 def database_url(postgres: PostgresServer) -> Iterator[str]:
     """The address of an empty PostgreSQL database that this test alone uses."""
-    postgres.start()
     url = postgres.create_database()
     yield url
-    postgres.start()
     postgres.drop_database(url)
 
 
 @pytest.fixture(scope="session")
 def reused_database(postgres: PostgresServer) -> str:
-    """One database for all tests that want an empty store: it is emptied for each."""
+    """One database of this worker for all tests that want an empty store: it is emptied for each."""
     return postgres.create_database()
 
 
@@ -67,13 +92,8 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         empty: EmptyFile = request.getfixturevalue("empty_file")
         return empty.copy(tmp_path)
-    server: PostgresServer = request.getfixturevalue("postgres")
     url: str = request.getfixturevalue("reused_database")
-    try:
-        asyncio.run(empty_database(url))
-    except (OSError, asyncpg.PostgresError):  # a test stopped it
-        server.start()
-        asyncio.run(empty_database(url))
+    asyncio.run(empty_database(url))
     return url
 
 
@@ -87,14 +107,15 @@ def fresh_store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def synapse_server() -> Iterator[SynapseServer]:
-    """One homeserver for the whole session. Its people stay: a test asks for strangers of its own."""
-    with SynapseServer() as server:
-        yield server
+def synapse() -> SynapseServer:
+    """The homeserver that all tests share. Its people stay: a test asks for strangers of its own. A test that stops one uses
+    `own_synapse`.
+    """
+    return shared_synapse()
 
 
 @pytest.fixture
-def synapse(synapse_server: SynapseServer) -> SynapseServer:
-    """The homeserver, running, whatever an earlier test did to it."""
-    synapse_server.start()
-    return synapse_server
+def own_synapse() -> Iterator[SynapseServer]:
+    """A running homeserver that this test alone uses, and may stop."""
+    with SynapseServer() as server:
+        yield server

@@ -35,13 +35,14 @@ FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 class PostgresServer:
     """One server in a directory of its own. `durable` keeps fsync on: for benchmarks, not for ordinary tests."""
 
-    def __init__(self, *, durable: bool = False) -> None:
-        self.port = free_port()
+    def __init__(self, *, durable: bool = False, made: tuple[Path, int] | None = None) -> None:
+        """A new server, or the one that another process made in this directory, on this port."""
         self._programs = find_programs()
         self._account = unprivileged_account()
-        self._directory = make_directory(self._account)
         self._databases = 0
-        self._create_cluster({**SETTINGS, **({} if durable else FAST_SETTINGS), "port": str(self.port)})
+        self.directory, self.port = made or (make_directory(self._account, None if durable else memory()), free_port())
+        if made is None:
+            self._create_cluster({**SETTINGS, **({} if durable else FAST_SETTINGS), "port": str(self.port)})
 
     def __enter__(self) -> Self:
         self.start()
@@ -53,7 +54,7 @@ class PostgresServer:
     def start(self) -> None:
         """Return when the server accepts connections; starting a running server does nothing."""
         if not self.running():
-            self._control("start", "--log", str(self._directory / "log"))
+            self._control("start", "--log", str(self.directory / "log"))
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop it; `immediate` is a crash: the next start recovers from the WAL."""
@@ -70,10 +71,10 @@ class PostgresServer:
     def remove(self) -> None:
         """Stop it and delete its files."""
         self.stop("immediate")
-        shutil.rmtree(self._directory, ignore_errors=True)
+        shutil.rmtree(self.directory, ignore_errors=True)
 
     def log(self) -> str:
-        return (self._directory / "log").read_text(encoding="utf-8", errors="replace")
+        return (self.directory / "log").read_text(encoding="utf-8", errors="replace")
 
     def url(self, database: str = "postgres") -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
@@ -96,7 +97,7 @@ class PostgresServer:
 
     @property
     def _data(self) -> Path:
-        return self._directory / "data"
+        return self.directory / "data"
 
     def _create_cluster(self, settings: dict[str, str]) -> None:
         self._run("initdb", "--no-sync", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", str(self._data))
@@ -107,7 +108,7 @@ class PostgresServer:
         self._run("pg_ctl", *arguments, "--wait", "--silent", "--pgdata", str(self._data))
 
     def _run(self, program: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = run_as(self._account, [str(self._programs / program), *arguments], self._directory)
+        done = run_as(self._account, [str(self._programs / program), *arguments], self.directory)
         if check and done.returncode != 0:
             raise RuntimeError(f"{program} {arguments[0]} failed: {done.stdout}{done.stderr}")
         return done
@@ -135,9 +136,15 @@ def unprivileged_account() -> pwd.struct_passwd | None:
     return known.get("postgres") or known["nobody"]
 
 
-def make_directory(account: pwd.struct_passwd | None) -> Path:
+def memory() -> str | None:
+    """A folder that no disk slows down, where there is one: what a killed process wrote there stays."""
+    shared = Path("/dev/shm")
+    return str(shared) if os.access(shared, os.W_OK) else None
+
+
+def make_directory(account: pwd.struct_passwd | None, wanted: str | None = None) -> Path:
     """A fresh directory that `account` owns and can reach."""
-    parents = [tempfile.gettempdir(), "/var/tmp"]
+    parents = [*([wanted] if wanted else []), tempfile.gettempdir(), "/var/tmp"]
     parent = next((parent for parent in parents if account is None or reachable_by_all(Path(parent))), parents[0])
     directory = Path(tempfile.mkdtemp(prefix="everturn-postgres-", dir=parent))
     if account is not None:

@@ -1,28 +1,34 @@
-"""Waiting for a condition with a time limit, without polling: whoever changes something tells those who wait."""
+"""Waiting for a condition with a time limit: whoever changes something tells those who wait.
+
+Every limit comes from `everturn.testing_waiting`: EVERTURN_TEST_PATIENCE stretches it.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from everturn.testing_waiting import PATIENCE, WAIT_S, NotSeen, within
+
+__all__ = ["PATIENCE", "WAIT_S", "Changes", "NotSeen", "poll", "read_until", "within"]
 T = TypeVar("T")
-LONGEST_S = 60.0
 
 
 class Changes:
     """Tells everybody who waits that something changed; each looks whether it is what they wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, seen: Callable[[], object] = str) -> None:
         self._next = asyncio.Event()
+        self._seen = seen  # what there is, for whom waits in vain
 
     def changed(self) -> None:
         """Wake who waits."""
         self._next.set()
         self._next = asyncio.Event()
 
-    async def until(self, true: Callable[[], T], within_s: float = LONGEST_S) -> T:
-        """Wait until this is true, and return what it said; TimeoutError after so many seconds."""
-        async with asyncio.timeout(within_s):
+    async def until(self, true: Callable[[], T], within_s: float = WAIT_S) -> T:
+        """Wait until this is true, and return what it said."""
+        async with within(within_s, self._seen):
             while not (found := true()):
                 await self._next.wait()
         return found
@@ -35,19 +41,22 @@ class Changes:
 
 
 async def read_until(
-    read: Callable[[], Awaitable[T]], true: Callable[[T], bool], within_s: float = LONGEST_S, every_s: float = 0.01
+    read: Callable[[], Awaitable[T]], true: Callable[[T], bool], within_s: float = WAIT_S, every_s: float = 0.01
 ) -> T:
     """Read again and again, and return what is true. The pause is for others: who reads without one may keep a machine of two
     cores from writing what is waited for.
     """
-    async with asyncio.timeout(within_s):
+    found: T | None = None
+    async with within(within_s, lambda: found):
         while not true(found := await read()):  # noqa: ASYNC110  nobody can tell us
             await asyncio.sleep(every_s)
     return found
 
 
-async def poll(true: Callable[[], bool], within_s: float = LONGEST_S, every_s: float = 0.02) -> None:
+async def poll(
+    true: Callable[[], bool], within_s: float = WAIT_S, every_s: float = 0.02, seen: Callable[[], object] = str
+) -> None:
     """Look again and again: for what another process changes and cannot tell us."""
-    async with asyncio.timeout(within_s):
+    async with within(within_s, seen):
         while not true():  # noqa: ASYNC110  nobody can tell us
             await asyncio.sleep(every_s)

@@ -10,6 +10,7 @@ from everturn.model import Effect, ToolCall
 from everturn.testing import FakePlatform, World
 
 FIRST, SECOND = "dig", "and this"
+ALMOST = "almost done"
 
 
 class Digger:
@@ -20,6 +21,7 @@ class Digger:
         self.send: Any = None
         self.digging = asyncio.Event()
         self.go = asyncio.Event()
+        self._platform: asyncio.Future[FakePlatform] = asyncio.get_running_loop().create_future()
 
     async def run(self, turn: TurnContext) -> Answer:
         """Answer every message of the turn, a line each."""
@@ -33,12 +35,16 @@ class Digger:
             self._log("requests", f"request {calls[0].id}")
             await turn.step("", calls, self._act)
             await turn.joined()
-        await turn.tell("almost done")
+        await turn.tell(ALMOST)
+        if turn.attempt == 1:  # the answer takes the place of a notice that nobody saw yet
+            platform = await self._platform
+            await platform.until(lambda: any(ALMOST in text for text in platform.texts("one")))
         said = [row.content for row in await turn.own() if row.role == "user"]
         return Answer("\n".join(answer_to(text) for text in said))
 
     async def story(self, world: World, platform: FakePlatform) -> None:
         """Somebody writes, waits until the tool runs, and writes again."""
+        self._platform.set_result(platform)
         platform.say_once("one", FIRST)
         if SECOND not in [each.text for each in platform.said()]:
             await self._digs_or_answered(platform)

@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 from everturn import points
 from everturn.agent.interface import Answer, RunTool, TurnContext
 from everturn.agent.tools.send import Sender
@@ -25,7 +27,7 @@ from everturn.gateway.parts import Settings
 from everturn.media import Media
 from everturn.model import Effect, SessionSource, ToolCall
 from everturn.testing import FakePlatform, World
-from tests.waiting import LONGEST_S, poll
+from tests.waiting import WAIT_S, poll
 
 DIED = 137
 CANCELLED = 3
@@ -55,6 +57,7 @@ class Life:
     agent: Callable[[Path], Any] = field(default_factory=lambda: LedgerAgent)
     platform: type[FakePlatform] = FakePlatform
     play: "Scenario | None" = None  # instead of the one that `scenario` names
+    asked: tuple[Path, int] | None = None  # the log of the model that its agent asks, and how many requests were in it
     settings: Settings = field(
         default_factory=lambda: Settings(
             stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0, rights=Rights(owners=("fake:ann",))
@@ -69,11 +72,14 @@ class LedgerAgent:
         self._folder = folder
         self.send: Sender | None = None
         self.waiting = asyncio.Event()
+        self.go = asyncio.Event()
+        self.go.set()
 
     async def run(self, turn: TurnContext) -> Answer:
         """Work through the words; after an interruption, from the last committed step."""
         words = turn.words.splitlines()[0]
         await turn.calling()
+        await self.go.wait()
         done = 0
         if turn.attempt > 1:
             await turn.settle(self._sender(turn) if words.startswith("send") else self._act)
@@ -123,7 +129,7 @@ def answer_to(words: str) -> str:
 
 def live(life: Life) -> None:
     """The process's whole life; its exit code says how it ended."""
-    runner = asyncio.Runner()  # it is not closed: what still runs when a life ends is abandoned, not tidied up
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)  # it is not closed: what still runs when a life ends is abandoned, not tidied up
     try:
         code = runner.run(_live(life))
     except asyncio.CancelledError:
@@ -142,7 +148,7 @@ async def _live(life: Life) -> int:
     scenario = asyncio.ensure_future((life.play or SCENARIOS[life.scenario])(world, platform, agent))
     failed = asyncio.ensure_future(_wait_for(world.gateway.failed))
     try:
-        async with asyncio.timeout(LONGEST_S):
+        async with asyncio.timeout(WAIT_S):
             await asyncio.wait({scenario, failed}, return_when=asyncio.FIRST_COMPLETED)
     except TimeoutError:
         return STUCK
@@ -215,6 +221,16 @@ async def tools(world: World, platform: FakePlatform, _agent: LedgerAgent) -> No
     """A turn with two tool calls, and a message behind it."""
     _say_once(platform, "one", "tools 2")
     _say_once(platform, "one", "after")
+    await _until_answered(world, platform, "one", answer_to("after"))
+
+
+async def behind(world: World, platform: FakePlatform, agent: LedgerAgent) -> None:
+    """The same, and the message behind it is accepted before the first call."""
+    agent.go.clear()
+    _say_once(platform, "one", "tools 2")
+    _say_once(platform, "one", "after")
+    await platform.until(lambda: platform.acknowledged == 2)
+    agent.go.set()
     await _until_answered(world, platform, "one", answer_to("after"))
 
 
@@ -314,7 +330,7 @@ async def own(world: World, platform: FakePlatform, agent: Any) -> None:
 
 SCENARIOS: dict[str, Scenario] = {
     "own": own,
-    "plain": plain, "tools": tools, "sends": sends, "model": model, "reset": reset, "drain": drain, "undo": undo, "restart": restart,
+    "plain": plain, "tools": tools, "behind": behind, "sends": sends, "model": model, "reset": reset, "drain": drain, "undo": undo, "restart": restart,
     "finish": finish, "beside": beside, "two_recoveries": two_recoveries,
 }  # fmt: skip
 

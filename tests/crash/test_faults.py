@@ -171,31 +171,31 @@ async def test_a_second_gateway_on_a_home_is_refused_and_told_who_holds_it(tmp_p
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["immediate", "fast"])
 async def test_a_database_server_that_goes_away_is_waited_for(
-    tmp_path: Path, postgres: PostgresServer, database_url: str, mode: str
+    tmp_path: Path, own_postgres: PostgresServer, mode: str
 ) -> None:
     """In the middle of everything, twice: who posts meanwhile is told, and nobody loses anything."""
-    settings = {**BREAKERS_OFF, "EVERTURN_STORE_URL": database_url}
+    settings = {**BREAKERS_OFF, "EVERTURN_STORE_URL": own_postgres.url()}
     async with Gateway(tmp_path, settings=settings) as gateway:
         people = People(gateway, Random(3), chats=6)
         await gateway.up()
         async with people.writing():
             for _ in range(2):
                 await people.until_answered(10)
-                await asyncio.to_thread(postgres.stop, "immediate" if mode == "immediate" else "fast")
+                await asyncio.to_thread(own_postgres.stop, "immediate" if mode == "immediate" else "fast")
                 assert await status_of_a_post(gateway) == 503
                 assert "postgres@127.0.0.1" in await unready(gateway)
-                await asyncio.to_thread(postgres.start)
+                await asyncio.to_thread(own_postgres.start)
         await end(gateway, people)
 
 
 async def test_a_start_without_the_database_server_says_so_and_may_be_tried_again(
-    tmp_path: Path, postgres: PostgresServer, database_url: str
+    tmp_path: Path, own_postgres: PostgresServer
 ) -> None:
-    async with Gateway(tmp_path, settings={"EVERTURN_STORE_URL": database_url}) as gateway:
-        await asyncio.to_thread(postgres.stop)
+    async with Gateway(tmp_path, settings={"EVERTURN_STORE_URL": own_postgres.url()}) as gateway:
+        await asyncio.to_thread(own_postgres.stop)
         await gateway.start()
         assert await gateway.ended() == 1
         assert "cannot be reached" in gateway.output
         assert "Traceback" not in gateway.output
-        await asyncio.to_thread(postgres.start)
+        await asyncio.to_thread(own_postgres.start)
         await gateway.up()

@@ -1,170 +1,107 @@
-"""Ring one: die at every hit of every crash point, on both engines; then the next life, then the history checker."""
+"""Ring one: die at every hit of every crash point, on both engines; then the next process, then the history checker."""
 
-import asyncio
-import itertools
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from everturn import points
-from everturn.decide.delivery import Surety
-from tests.crash.lives import CANCELLED, DIED, DONE, Death, Life, undisturbed
+from tests.crash import recorded
+from tests.crash.homes import Homes
+from tests.crash.lives import CANCELLED, DIED, DONE, Death, undisturbed
+from tests.crash.models import ModelProcess
 from tests.crash.outside import history_of
 from tests.crash.processes import run_life, run_lives
+from tests.crash.scenarios import SCENARIOS
 from tests.empty import EmptyFile
 from tests.history import problems
-from tests.postgres import PostgresServer, empty_database
 
-# Stories that others share much with: their second engine is visited by `make torture`.
-ENGINES_BY_TURNS = ["sqlite", pytest.param("postgres", marks=pytest.mark.torture)]
-ON_BOTH = frozenset({"tools", "plain"})  # what every message passes: its deaths are tried on both engines every time
+ENGINES = ("sqlite", "postgres")
 
 
-def on(engine: str, scenario: str, *, often: bool) -> object:
-    """A story on an engine; one that need not be told every time is for `make torture`."""
-    return pytest.param(engine, scenario, marks=() if often else pytest.mark.torture)
-
-
-def stories(scenarios: Sequence[str], often_on_postgres: Collection[str]) -> list[object]:
-    """Each scenario on both engines: always on SQLite, on PostgreSQL always those that are named."""
+def visits(*, cancelled: bool = False) -> list[tuple[str, str, str]]:
+    """Engine, scenario and point of each visit. A scenario that was never recorded has one, which says so."""
     return [
-        on(engine, each, often=engine == "sqlite" or each in often_on_postgres)
-        for each in scenarios
-        for engine in ("sqlite", "postgres")
+        (engine, name, point)
+        for name, scenario in SCENARIOS.items()
+        if scenario.cancelled or not cancelled
+        for point in (scenario.only or recorded.hits_of(name) or ["not recorded"])
+        for engine in ENGINES
     ]
 
 
-class Homes:
-    """A fresh home, database and platform for each life story."""
-
-    def __init__(self, engine: str, folder: Path, postgres: PostgresServer | None) -> None:
-        self._engine = engine
-        self._folder = folder
-        self._postgres = postgres
-        self._count = itertools.count(1)
-        self._database = postgres.create_database() if postgres else ""
-        self._empty = None if postgres else EmptyFile(folder)
-
-    def fresh(self, scenario: str, death: Death | None = None, surety: Surety = Surety.KEYED) -> Life:
-        """A life in a new home."""
-        folder = self._folder / str(next(self._count))
-        folder.mkdir()
-        url = self._empty.copy(folder) if self._empty else self._database
-        return Life(scenario, url, folder, death, surety)
-
-    def forget(self, life: Life) -> None:
-        """Empty its database for the next story: far cheaper than a new one."""
-        if self._database:
-            asyncio.run(empty_database(life.url))
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelProcess]:
+    with ModelProcess(tmp_path_factory.mktemp("model")) as process:
+        yield process
 
 
 @pytest.fixture
-def homes(request: pytest.FixtureRequest, tmp_path: Path, engine: str) -> Homes:
-    server = request.getfixturevalue("postgres") if engine == "postgres" else None
-    return Homes(engine, tmp_path, server)
+def homes(engine: str, request: pytest.FixtureRequest, tmp_path: Path, empty_file: EmptyFile, model: ModelProcess) -> Homes:
+    database = request.getfixturevalue("reused_database") if engine == "postgres" else ""
+    return Homes(tmp_path, empty_file, model, database)
 
 
-def hits_of(life: Life) -> dict[str, int]:
-    """How often an undisturbed life passes each point."""
-    assert run_life(undisturbed(life)) == DONE
-    hits: dict[str, int] = json.loads((life.folder / "hits").read_text())
-    return hits
-
-
-def die_at_every_hit(homes: Homes, scenario: str, point: str) -> int:
-    """Die at the first, second, ... hit until a life passes with none left; returns how many deaths there were."""
-    for hit in itertools.count(1):
-        life = homes.fresh(scenario, Death(point, hit))
-        code = run_life(life)
-        assert code in {DIED, DONE}, (point, hit, code)
-        if code == DIED:
-            assert run_life(undisturbed(life)) == DONE, (point, hit)
-        assert problems(history_of(life)) == [], (point, hit)
-        homes.forget(life)
-        if code == DONE:
-            return hit - 1
-    raise AssertionError
-
-
-def cancel_at(homes: Homes, scenario: str, point: str, hit: int) -> None:
-    """Cancel the task that reaches the hit; if that ends the process, the next life goes on."""
-    life = homes.fresh(scenario, Death(point, hit, cancel=True))
+def end_at(homes: Homes, name: str, death: Death) -> None:
+    """A process that ends there, and the next one. A cancellation may end the process, or only what reached the point."""
+    scenario, at = SCENARIOS[name], (name, death)
+    life = scenario.fresh(homes, death)
     code = run_life(life)
-    assert code in {CANCELLED, DONE}, (point, hit, code)
-    if code == CANCELLED:
-        assert run_life(undisturbed(life)) == DONE, (point, hit)
-    assert problems(history_of(life)) == [], (point, hit)
-    homes.forget(life)
+    assert code in ({CANCELLED, DONE} if death.cancel else {DIED}), (at, code)
+    if code != DONE:
+        assert run_life(undisturbed(life)) == DONE, at
+    scenario.check(life, at)
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("engine", "scenario"), stories(["plain", "tools", "reset", "drain", "undo", "restart"], ON_BOTH)
-)
-def test_a_death_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: str) -> None:
+@pytest.mark.prove
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_passes_the_points_that_were_recorded(homes: Homes, name: str) -> None:
+    """A process that nobody disturbs ends well, and its points are those on the list."""
+    scenario = SCENARIOS[name]
+    life = scenario.fresh(homes, None)
+    assert run_life(life) == DONE
+    scenario.check(life, "undisturbed")
+    recorded.check(name, json.loads((life.folder / "hits").read_text()))
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(("engine", "name", "point"), visits())
+def test_a_death_at_a_point_loses_and_doubles_nothing(homes: Homes, name: str, point: str) -> None:
     """Promises 1 to 8, wherever the process dies."""
-    first = homes.fresh(scenario)
-    hits = hits_of(first)
-    homes.forget(first)
-    deaths = {point: die_at_every_hit(homes, scenario, point) for point in hits}
-    assert deaths.keys() <= points.ALL
-    assert all(deaths.values()), deaths
+    for hit in range(1, recorded.hits_of(name)[point] + 1):
+        end_at(homes, name, Death(point, hit))
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(("engine", "scenario"), stories(["plain", "tools", "reset", "drain", "restart"], {"plain"}))
-def test_a_cancellation_at_any_point_loses_and_doubles_nothing(homes: Homes, scenario: str) -> None:
-    """Who is cancelled releases; a loop that is cancelled ends the process, loudly."""
-    first = homes.fresh(scenario)
-    hits = hits_of(first)
-    homes.forget(first)
-    for point, count in hits.items():
-        for hit in range(1, count + 1):
-            cancel_at(homes, scenario, point, hit)
+@pytest.mark.prove
+@pytest.mark.parametrize(("engine", "name", "point"), visits(cancelled=True))
+def test_a_cancellation_at_a_point_loses_and_doubles_nothing(homes: Homes, name: str, point: str) -> None:
+    """What is cancelled releases its key; a loop that is cancelled ends the process, loudly."""
+    for hit in range(1, recorded.hits_of(name)[point] + 1):
+        end_at(homes, name, Death(point, hit, cancel=True))
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", ["step.committed", "effect.acted", "turn.finished"])
-@pytest.mark.parametrize(
-    ("engine", "scenario"),
-    [
-        on("sqlite", "finish", often=True),
-        on("sqlite", "two_recoveries", often=False),
-        on("postgres", "finish", often=False),
-        on("postgres", "two_recoveries", often=False),
-    ],
-)
-def test_a_death_during_recovery_is_recovered_from(homes: Homes, first: str, scenario: str) -> None:
-    """Recovery runs through the normal claim path, and may itself die anywhere."""
-    cut_off = homes.fresh("tools", Death(first, 1))
-    assert run_life(cut_off) == DIED
-    hits = hits_of(replace(cut_off, scenario=scenario))
-    homes.forget(cut_off)
-    for point in hits:
-        for hit in itertools.count(1):
-            life = homes.fresh("tools", Death(first, 1))
-            assert run_life(life) == DIED
-            again = replace(life, scenario=scenario, death=Death(point, hit))
-            code = run_life(again)
-            assert code in {DIED, DONE}, (point, hit, code)
-            if code == DIED:
-                assert run_life(undisturbed(again)) == DONE, (point, hit)
-            assert problems(history_of(life)) == [], (point, hit)
-            homes.forget(life)
-            if code == DONE:
-                break
-
-
-@pytest.mark.timeout(900)
+@pytest.mark.prove
+@pytest.mark.parametrize("engine", ["postgres"])
 @pytest.mark.parametrize("first", ["inbox.committed", "step.committed", "effect.acted", "send.before"])
-def test_two_gateways_recover_the_same_death_at_once(postgres: PostgresServer, tmp_path: Path, first: str) -> None:
+def test_two_gateways_recover_the_same_death_at_once(homes: Homes, first: str) -> None:
     """On PostgreSQL two replicas may find the same dead one; each turn is taken up by one of them."""
-    homes = Homes("postgres", tmp_path, postgres)
     life = homes.fresh("tools", Death(first, 1))
     assert run_life(life) == DIED
     again = replace(life, scenario="beside", death=None)
     assert run_lives([again, again]) == [DONE, DONE]
     assert problems(history_of(life)) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_death_in_the_middle_of_a_tool_is_recovered_from(homes: Homes) -> None:
+    """One death on each engine; `make prove` visits every point."""
+    end_at(homes, "tools", Death("effect.acted", 1))
+
+
+def test_every_point_is_visited_by_a_scenario() -> None:
+    """What the list names is a point, and each point is on it."""
+    listed = {point for hits in recorded.recorded().values() for point in hits}
+    assert sorted(points.ALL ^ listed) == []

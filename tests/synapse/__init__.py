@@ -6,6 +6,6 @@ and a `Person` speaks plain HTTP to it. It knows nothing of pytest and nothing o
 
 from tests.synapse.people import Person
 from tests.synapse.screen import Screen, Shown
-from tests.synapse.server import SynapseServer
+from tests.synapse.server import Running, SynapseServer
 
-__all__ = ["Person", "Screen", "Shown", "SynapseServer"]
+__all__ = ["Person", "Running", "Screen", "Shown", "SynapseServer"]

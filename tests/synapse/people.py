@@ -6,8 +6,8 @@ part of https://spec.matrix.org/v1.11/client-server-api/ that it follows by its 
 
 from __future__ import annotations
 
-import asyncio
-import secrets
+import itertools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -16,10 +16,11 @@ import httpx
 
 from tests.synapse.screen import Event, Screen
 from tests.synapse.seen import Seen
-from tests.waiting import LONGEST_S
+from tests.waiting import WAIT_S, within
 
 T = TypeVar("T")
-POLL_MS = 500
+POLL_MS = 100  # what a person waits for may be nothing that they receive: then it is looked at so often
+TRANSACTIONS = itertools.count(1)
 API = "/_matrix/client/v3"
 FILTER = '{"presence":{"types":[]},"account_data":{"types":[]},"room":{"timeline":{"limit":20}}}'
 
@@ -33,7 +34,7 @@ class Account:
         self.token = access_token
         self.device_id = device_id
         self.headers = {"authorization": f"Bearer {access_token}"}
-        self._client = httpx.Client(base_url=url, headers=self.headers, timeout=30, verify=False)
+        self._client = httpx.Client(base_url=url, headers=self.headers, timeout=WAIT_S, verify=False)
 
     def asks(self, method: str, path: str, **more: Any) -> Any:
         """Any request of the client-server API, as this person."""
@@ -97,12 +98,12 @@ class Person(Account):
 
     def redacts(self, room: str, event_id: str) -> str:
         """Take a message away."""
-        path = f"/rooms/{quote(room)}/redact/{quote(event_id)}/{secrets.token_hex(8)}"
+        path = f"/rooms/{quote(room)}/redact/{quote(event_id)}/{new_transaction()}"
         return str(self.asks("PUT", path, json={})["event_id"])
 
     def sends(self, room: str, kind: str, content: Event, txn: str = "") -> str:
         """Any event; the same `txn` twice is one event."""
-        path = f"/rooms/{quote(room)}/send/{kind}/{quote(txn or secrets.token_hex(8))}"
+        path = f"/rooms/{quote(room)}/send/{kind}/{quote(txn or new_transaction())}"
         return str(self.asks("PUT", path, json=content)["event_id"])
 
     def sends_file(self, room: str, content: bytes, name: str, mime: str, msgtype: str = "m.file", **more: Any) -> str:
@@ -150,11 +151,13 @@ class Person(Account):
         self._take(self.asks("GET", "/sync", params=self._where(0)))
         return self.seen.screen(room)
 
-    async def until(self, true: Callable[[], T], within_s: float = LONGEST_S) -> T:
-        """Wait until this is true, and return what it said; looked at again whenever this person receives something."""
+    async def until(self, true: Callable[[], T], within_s: float = WAIT_S) -> T:
+        """Wait until this is true, and return what it said; looked at again whenever this person receives something. A failure tells
+        what is on their screens.
+        """
         transport = httpx.AsyncHTTPTransport(verify=False)
-        client = httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=30, transport=transport)
-        async with client, asyncio.timeout(within_s):
+        client = httpx.AsyncClient(base_url=self.url, headers=self.headers, timeout=within_s, transport=transport)
+        async with client, within(within_s, lambda: f"{self.user_id} sees {self.seen.texts()}"):
             while not (found := true()):
                 since = self.seen.since
                 answer = await client.get(f"{API}/sync", params=self._where(POLL_MS))
@@ -176,6 +179,11 @@ class Person(Account):
             params: dict[str, Any] = {"dir": "b", "from": token, "limit": 100}
             page = self.asks("GET", f"/rooms/{quote(room)}/messages", params=params)
             token = page.get("end") if self.seen.fill(room, page["chunk"]) else None
+
+
+def new_transaction() -> str:
+    """A key of a request that nobody had: the same one again would be the same request."""
+    return f"{os.getpid()}-{next(TRANSACTIONS)}"
 
 
 def related(thread: str | None, reply_to: str | None) -> Event:

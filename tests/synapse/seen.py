@@ -51,6 +51,12 @@ class Seen:
         """As it looks now."""
         return drawn(self._events[room], self._typing.get(room, ()), self._read[room])
 
+    def texts(self) -> dict[str, list[str]]:
+        """Who said what, by room."""
+        return {
+            room: [f"{each.sender}: {each.text}" for each in self.screen(room).messages] for room in list(self._events)
+        }
+
     def events(self, room: str) -> list[Event]:
         """As they came."""
         return list(self._events[room])

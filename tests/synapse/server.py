@@ -6,6 +6,7 @@ Ready is what Synapse itself says, in the way systemd is told: nobody asks a por
 import base64
 import hashlib
 import hmac
+import itertools
 import json
 import os
 import secrets
@@ -15,17 +16,20 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
 
-from tests.postgres import free_port
+from tests.postgres import free_port, memory
 from tests.synapse.people import Person
+from tests.waiting import WAIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "everturn.test"
-STARTS_WITHIN_S = 180.0
+STARTS_WITHIN_S = 4 * WAIT_S  # a large program
 UNLIMITED = {"per_second": 100_000, "burst_count": 100_000}
 LOGS = {
     "version": 1,
@@ -36,18 +40,35 @@ LOGS = {
 }
 
 
+@dataclass(frozen=True)
+class Running:
+    """What one has to know of a server to use it."""
+
+    folder: str
+    port: int
+    secret: str
+    pid: int
+
+
 class SynapseServer:
     """One homeserver on a port of this machine, with its data in a folder of its own. People are made by `person`."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.port = free_port()
+    def __init__(self, running: Running | None = None, **settings: Any) -> None:
+        """A new server, or one that another process started."""
+        self.port = running.port if running else free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._python = find_python()
-        self._folder = Path(tempfile.mkdtemp(prefix="everturn-synapse-", dir=memory()))
-        self._secret = secrets.token_hex(16)
+        self.folder = Path(running.folder if running else tempfile.mkdtemp(prefix="everturn-synapse-", dir=memory()))
+        self.secret = running.secret if running else secrets.token_hex(16)
+        self.pid = running.pid if running else 0  # of the process, while it runs
         self._process: subprocess.Popen[bytes] | None = None
         self._people: dict[str, Person] = {}
-        self._write(settings)
+        self._strangers = itertools.count(1)
+        if running is None:
+            self._write(settings)
+
+    def known(self) -> Running:
+        """How another process finds it."""
+        return Running(str(self.folder), self.port, self.secret, self.pid)
 
     def __enter__(self) -> Self:
         self.start()
@@ -60,14 +81,18 @@ class SynapseServer:
         """Return when it answers; starting a running server does nothing."""
         if self.running():
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, (self._folder / "log").open("ab") as log:
-            address = self._folder / "ready"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, (self.folder / "log").open("ab") as log:
+            address = self.folder / "ready"
             address.unlink(missing_ok=True)
             ready.bind(str(address))
             ready.settimeout(0.5)
-            command = [self._python, "-m", "synapse.app.homeserver", "-c", str(self._folder / "homeserver.yaml")]
+            command = [find_python(), "-m", "synapse.app.homeserver", "-c", str(self.folder / "homeserver.yaml")]
             environment = {"PATH": os.environ.get("PATH", ""), "NOTIFY_SOCKET": str(address)}
-            self._process = subprocess.Popen(command, cwd=self._folder, env=environment, stdout=log, stderr=log)
+            # Its own session: a worker that is interrupted does not take the server of the others with it.
+            self._process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+            self.pid = self._process.pid
             self._until_told(ready)
 
     def kill(self) -> None:
@@ -84,22 +109,23 @@ class SynapseServer:
         self.start()
 
     def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        if self._process is not None:
+            return self._process.poll() is None
+        return bool(self.pid) and Path(f"/proc/{self.pid}").exists()
 
     def remove(self) -> None:
         """End it and delete its files."""
         self.kill()
         for person in self._people.values():
             person.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self) -> str:
-        return (self._folder / "log").read_text(encoding="utf-8", errors="replace")
+        return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
 
     def memory_kb(self) -> int:
         """What the process holds at present (Linux)."""
-        number = self._process.pid if self._process else 0
-        lines = Path(f"/proc/{number}/status").read_text(encoding="ascii").splitlines()
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
     def person(self, name: str) -> Person:
@@ -110,17 +136,17 @@ class SynapseServer:
 
     def stranger(self, name: str) -> Person:
         """Somebody of a name that nobody had, so that tests on one server do not meet each other's rooms."""
-        return self.person(f"{name}-{secrets.token_hex(4)}".lower())
+        return self.person(f"{name}-{os.getpid()}-{next(self._strangers)}".lower())
 
     def register(self, name: str, *, admin: bool = False) -> dict[str, str]:
         """A new account: user_id, access_token, device_id. By the shared secret, as an administrator does it.
 
         https://element-hq.github.io/synapse/latest/admin_api/register_api.html
         """
-        with httpx.Client(base_url=self.url, timeout=30, verify=False) as client:
+        with httpx.Client(base_url=self.url, timeout=WAIT_S, verify=False) as client:
             nonce = client.get("/_synapse/admin/v1/register").json()["nonce"]
             parts = [nonce, name, name, "admin" if admin else "notadmin"]
-            mac = hmac.new(self._secret.encode(), "\0".join(parts).encode(), hashlib.sha1).hexdigest()
+            mac = hmac.new(self.secret.encode(), "\0".join(parts).encode(), hashlib.sha1).hexdigest()
             wanted = {"nonce": nonce, "username": name, "password": name, "admin": admin, "mac": mac}
             answer = client.post("/_synapse/admin/v1/register", json=wanted).raise_for_status().json()
         return {key: answer[key] for key in ("user_id", "access_token", "device_id")}
@@ -137,19 +163,21 @@ class SynapseServer:
         raise RuntimeError(f"Synapse did not start: {self.log()}")
 
     def _end(self, how: signal.Signals) -> None:
-        if self._process is None:
-            return
-        self._process.send_signal(how)
-        self._process.wait(60)
-        self._process = None
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait(WAIT_S)
+        elif self.pid:  # somebody else's child, who may be gone
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, how)
+        self._process, self.pid = None, 0
 
     def _write(self, settings: dict[str, Any]) -> None:
         """Its configuration; JSON is YAML, too."""
         seed = base64.b64encode(secrets.token_bytes(32)).decode().rstrip("=")
-        (self._folder / "signing.key").write_text(f"ed25519 a_test {seed}\n", encoding="ascii")
-        (self._folder / "logs.yaml").write_text(json.dumps(LOGS), encoding="utf-8")
-        whole = configuration(self._folder, self.port, self._secret) | settings
-        (self._folder / "homeserver.yaml").write_text(json.dumps(whole), encoding="utf-8")
+        (self.folder / "signing.key").write_text(f"ed25519 a_test {seed}\n", encoding="ascii")
+        (self.folder / "logs.yaml").write_text(json.dumps(LOGS), encoding="utf-8")
+        whole = configuration(self.folder, self.port, self.secret) | settings
+        (self.folder / "homeserver.yaml").write_text(json.dumps(whole), encoding="utf-8")
 
 
 def configuration(folder: Path, port: int, secret: str) -> dict[str, Any]:
@@ -194,9 +222,3 @@ def find_python() -> str:
     if not found.exists():
         raise RuntimeError("Synapse is not installed: run `make .venv-synapse/.synapse`")
     return str(found)
-
-
-def memory() -> str | None:
-    """A folder that no disk slows down, where there is one: what a killed process wrote there stays."""
-    shared = Path("/dev/shm")
-    return str(shared) if os.access(shared, os.W_OK) else None

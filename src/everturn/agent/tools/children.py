@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 from everturn.agent.toolbox import ToolError
 
@@ -99,14 +100,18 @@ class Child:
 
     def write(self, data: bytes) -> None:
         """Tell it something."""
-        pipe = self._transport.get_pipe_transport(0)
-        if isinstance(pipe, asyncio.WriteTransport) and not pipe.is_closing():
+        pipe = self._input()
+        if pipe is not None and not pipe.is_closing():
             pipe.write(data)
 
     def unread(self) -> int:
         """How much of what we told it waits to be read."""
-        pipe = self._transport.get_pipe_transport(0)
-        return pipe.get_write_buffer_size() if isinstance(pipe, asyncio.WriteTransport) else 0
+        pipe = self._input()
+        return pipe.get_write_buffer_size() if pipe is not None else 0
+
+    def _input(self) -> asyncio.WriteTransport | None:
+        """The pipe on which we talk to it. Its class says nothing: uvloop's transports are none of asyncio's."""
+        return cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
 
     def kill(self) -> None:
         """End it and all that it started. The guard is in the group, so the number is still the group's."""

@@ -1,12 +1,10 @@
-"""Letting in, turning out and what piled up, wherever the process dies between the commit and what follows from it."""
+"""Somebody who is approved and revoked, and messages that piled up, while the gateway dies at each point of it."""
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.decide import admission_words
@@ -16,11 +14,8 @@ from everturn.gateway.parts import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.store.operations.acting_people import PersonAct, PersonActed
 from everturn.testing import FakePlatform, World
-from tests.crash.lives import DIED, DONE, Death, Life, answer_to, undisturbed
-from tests.crash.processes import run_life
-from tests.crash.test_points import ENGINES_BY_TURNS, Homes, homes
+from tests.crash.lives import Life, answer_to
 
-__all__ = ["homes"]
 BASIC = Settings(stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0)
 PAIRING = replace(BASIC, admission=Admission(policies={"fake": Policy(unknown=PAIR)}))
 CODE = re.compile(r"approve ([A-Z2-9]{8})")
@@ -77,22 +72,6 @@ async def _act(world: World, **wanted: object) -> None:
     assert isinstance(await world.gateway.people.act(act), PersonActed)
 
 
-def screen(life: Life) -> list[str]:
-    return FakePlatform(file=life.folder / "platform").texts("one")
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("point", ["person.let_in", "person.revoked"])
-@pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
-def test_who_is_let_in_hears_it_once_and_who_is_turned_out_is_not_answered(homes: Homes, point: str) -> None:
-    life = replace(homes.fresh("own", Death(point, 1)), agent=Watched, settings=PAIRING)
-    assert run_life(life) == DIED
-    assert run_life(undisturbed(life)) == DONE
-    code, *rest = screen(life)
-    assert (bool(CODE.search(code)), rest) == (True, [admission_words.let_in()])
-    homes.forget(life)
-
-
 class Away(Watched):
     """Its story is of somebody who wrote while nobody read."""
 
@@ -111,14 +90,21 @@ def _written(number: str, text: str, said_at: float | None) -> Inbound:
     return Inbound(id=f"{number}@one", source=source, text=text, said_at=said_at)
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("engine", ENGINES_BY_TURNS)
-def test_what_piled_up_is_asked_about_once_and_answered_once(homes: Homes) -> None:
-    asking = replace(BASIC, busy="queue", backlog={"fake": Backlog(policy="ask")})
-    life = replace(homes.fresh("own", Death("backlog.settled", 1)), agent=Away, settings=asking)
-    assert run_life(life) == DIED
-    assert run_life(undisturbed(life)) == DONE
+ASKING = replace(BASIC, busy="queue", backlog={"fake": Backlog(policy="ask")})
+
+
+def screen(life: Life) -> list[str]:
+    return FakePlatform(file=life.folder / "platform").texts("one")
+
+
+def told_once(life: Life, at: object) -> None:
+    """Who was approved gets one notice, and who was revoked no answer."""
+    code, *rest = screen(life)
+    assert (bool(CODE.search(code)), rest) == (True, [admission_words.let_in()]), at
+
+
+def asked_once(life: Life, at: object) -> None:
+    """What piled up is asked about once, and each message of it is answered once."""
     seen = screen(life)
-    assert sum("2 messages came" in text for text in seen) == 1
-    assert [seen.count(answer_to(words)) for words in ("one", "two")] == [1, 1]
-    homes.forget(life)
+    assert sum("2 messages came" in text for text in seen) == 1, (at, seen)
+    assert [seen.count(answer_to(words)) for words in ("one", "two")] == [1, 1], (at, seen)

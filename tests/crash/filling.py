@@ -1,19 +1,13 @@
-"""A directory that was being filled when the process died is filled by the next life."""
+"""A directory of chats that is being filled when the gateway dies: the next process fills it."""
 
-from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.platform.interface import Channel
 from everturn.store.operations.directory import directory
 from everturn.testing import FakePlatform, World
-from tests.crash.lives import DIED, DONE, Death, answer_to, undisturbed
-from tests.crash.processes import run_life
-from tests.crash.test_points import Homes, homes
+from tests.crash.lives import answer_to
 
-__all__ = ["homes"]
 PLACES = [Channel(f"c{number}", f"Channel {number}", "group") for number in range(150)]  # two commits
 
 
@@ -37,11 +31,3 @@ class Filling:
         known = (await world.store.read(directory)).channels
         assert sorted(each.chat_id for each in known) == sorted(["one", *(each.chat_id for each in PLACES)])
         await world.stop()
-
-
-@pytest.mark.parametrize("engine", ["sqlite"])
-def test_the_next_life_fills_it(homes: Homes) -> None:
-    life = replace(homes.fresh("own", Death("channels.kept", 1)), agent=Filling)
-    assert run_life(life) == DIED
-    assert run_life(undisturbed(life)) == DONE
-    homes.forget(life)

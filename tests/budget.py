@@ -1,0 +1,75 @@
+"""How long tests may take: prints the slowest, and fails a run whose files or whose whole took longer than they may.
+
+`pytest --stage NAME` checks the seconds that budgets.toml has for this stage. They are a ratchet: a file that is not listed has
+a few seconds, and a number there may only go down. EVERTURN_TEST_PATIENCE stretches them, as it does every wait.
+"""
+
+import time
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from everturn.testing_waiting import PATIENCE
+
+BUDGETS = Path(__file__).with_name("budgets.toml")
+SLOWEST = 30
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The stage whose budget counts."""
+    parser.addoption("--stage", help="check the time budget of this stage of tests/budgets.toml")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Only the process that began the run knows how long it took."""
+    stage = config.getoption("--stage")
+    if stage and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Budget(stage), "everturn-budget")
+
+
+class Budget:
+    """What a stage may take, and what it took."""
+
+    def __init__(self, stage: str) -> None:
+        budgets = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))[stage]
+        self._stage = stage
+        self._whole_s: float = budgets["seconds"]
+        self._other_s: float = budgets["other_files"]
+        self._files: dict[str, float] = budgets["files"]
+        self._began = time.monotonic()
+        self._tests: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test, its preparation and its end count together."""
+        self._tests[report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A run that took too long has failed."""
+        self.too_long = self._too_long(time.monotonic() - self._began)
+        if self.too_long and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the slowest tests, each file's seconds, and what took too long."""
+        write = terminalreporter.write_line
+        terminalreporter.section(f"the {SLOWEST} slowest tests, with their fixtures")
+        for name, seconds in self._tests.most_common(SLOWEST):
+            write(f"{seconds:7.2f} s  {name}")
+        for line in self.too_long:
+            write(f"TOO LONG: {line}", red=True)
+
+    def _too_long(self, whole_s: float) -> list[str]:
+        files: Counter[str] = Counter()
+        for name, seconds in self._tests.items():
+            files[name.partition("::")[0]] += seconds
+        allowed = {name: self._files.get(name, self._other_s) for name in files}
+        found = [
+            f"{name} took {seconds:.1f} s of {allowed[name]:g} (make it faster; tests/budgets.toml only goes down)"
+            for name, seconds in files.items()
+            if seconds > allowed[name] * PATIENCE
+        ]
+        if whole_s > self._whole_s * PATIENCE:
+            found.append(f"the stage {self._stage} took {whole_s:.0f} s of {self._whole_s:g}")
+        return found

@@ -1,0 +1,156 @@
+"""The scenarios in which a process dies at every point: how each begins, and what must be true in the end.
+
+All of them run on the platform in memory, which takes keys. Growing answers have scenarios of their own for every class of
+delivery (test_streaming_points); a real platform adds only the points of its own border (test_telegram, test_matrix).
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from everturn.decide.spending import Limits
+from everturn.gateway.parts import Settings
+from everturn.store.open import open_store
+from everturn.testing import FakePlatform
+from everturn.testing_model import read_log
+from tests.contracts.store import broken, select
+from tests.crash import admitted, operated, sent_files
+from tests.crash.asking import AskingAgent, asks
+from tests.crash.busy_lives import FIRST, SECOND, Digger, answers
+from tests.crash.filling import Filling
+from tests.crash.homes import Homes
+from tests.crash.lives import DIED, SENT, Death, Life, answer_to
+from tests.crash.models import asks as asks_model
+from tests.crash.outside import history_of, transcript_of
+from tests.crash.processes import run_life
+from tests.history import notes, paid_twice, problems, repeated
+from tests.model_history import model_problems
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """How a process begins, which may die, and what must be true when the next one has ended (`at` says where it died)."""
+
+    fresh: Callable[[Homes, Death | None], Life]
+    check: Callable[[Life, object], None]
+    only: tuple[str, ...] = ()  # the points that it is for, where others have no meaning in it; none: all that it passes
+    cancelled: bool = False  # whether the task that reaches a point is also cancelled there
+
+
+def nothing_wrong(life: Life, at: object) -> None:
+    """Promises 1 to 8."""
+    assert problems(history_of(life)) == [], at
+
+
+def plainly(scenario: str) -> Scenario:
+    """One of those that tests.crash.lives knows by name."""
+    return Scenario(lambda homes, death: homes.fresh(scenario, death), nothing_wrong, cancelled=scenario != "undo")
+
+
+def recovering(first: str, scenario: str) -> Scenario:
+    """What a process does whose predecessor died at this point: recovery takes the normal path, and may itself die anywhere."""
+
+    def fresh(homes: Homes, death: Death | None) -> Life:
+        life = homes.fresh("behind", Death(first, 1))
+        assert run_life(life) == DIED, first
+        return replace(life, scenario=scenario, death=death)
+
+    return Scenario(fresh, nothing_wrong)
+
+
+def own(agent: Callable[..., object], check: Callable[[Life, object], None], *only: str, **about: object) -> Scenario:
+    """One whose agent brings what happens."""
+
+    def fresh(homes: Homes, death: Death | None) -> Life:
+        return replace(homes.fresh("own", death), agent=agent, **about)  # type: ignore[arg-type]
+
+    return Scenario(fresh, check, only)
+
+
+# -- a message that a tool sends, and approvals ------------------------------------------------------------------------
+
+
+def sent_once(life: Life, at: object) -> None:
+    """Promises 5 and 6: the call is repeated, the message is not."""
+    nothing_wrong(life, at)
+    assert FakePlatform(file=life.folder / "platform").texts("two").count(SENT) == 1, at
+
+
+def asking(homes: Homes, death: Death | None) -> Life:
+    """Two calls that need an approval, spending limits, a compaction."""
+    life = homes.fresh("given", death)
+    settings = replace(life.settings, limits=Limits(turn_tokens=10**6, total_tokens_day=10**9))
+    return replace(life, agent=AskingAgent, play=asks, settings=settings)
+
+
+def approved(life: Life, at: object) -> None:
+    """Nothing was asked twice or ran without an approval; the key stands on the child session, with every call and its result."""
+    nothing_wrong(life, at)
+    roles = [row.role for row in transcript_of(life)]
+    assert roles == ["summary", "user", "assistant", "tool", "tool", "assistant"], at
+
+
+# -- a message while a turn runs ---------------------------------------------------------------------------------------
+
+
+def busy(mode: str) -> Scenario:
+    """It joins the turn, interrupts it, or takes it back."""
+    settings = Settings(busy=mode, stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0)
+
+    def check(life: Life, at: object) -> None:
+        """Nothing is lost, answered twice or done twice, and calls have their results."""
+        rules, states = asyncio.run(stored(life.url))
+        seen = Counter(answers(FakePlatform(file=life.folder / "platform")))
+        history = history_of(life)
+        assert rules == {}, at
+        assert seen[answer_to(SECOND)] == 1, at
+        assert seen[answer_to(FIRST)] == (states[0] == "done"), at
+        assert set(states) <= ({"done"} if mode == "steer" else {"done", "withdrawn"}), at
+        assert (states[1], len(states)) == ("done", 2), at
+        assert [*repeated(history.effects, "twice"), *paid_twice(history), *notes(history.transcripts)] == [], at
+
+    return replace(own(Digger, check, settings=settings), cancelled=True)
+
+
+async def stored(url: str) -> tuple[dict[str, object], list[str]]:
+    """The rules that are broken in the database, and what became of the messages."""
+    store = await open_store(url)
+    try:
+        states = await store.read(select, "SELECT state FROM inbox WHERE kind='message' ORDER BY id")
+        return dict(await store.read(broken)), [row[0] for row in states]
+    finally:
+        await store.close()
+
+
+# -- a language model --------------------------------------------------------------------------------------------------
+
+
+def with_a_model(homes: Homes, death: Death | None) -> Life:
+    """Turns with several tool calls."""
+    log = homes.model.log
+    return replace(homes.fresh("model", death), agent=asks_model(homes.model.base_url), asked=(log, len(read_log(log))))
+
+
+def asked_once(life: Life, at: object) -> None:
+    """Promises 4, 5 and 7: no committed step is asked for again, and a request holds the transcript and at most one note."""
+    nothing_wrong(life, at)
+    assert life.asked is not None
+    log, before = life.asked
+    assert model_problems(read_log(log)[before:], transcript_of(life)) == [], at
+
+
+SCENARIOS: dict[str, Scenario] = {
+    **{name: plainly(name) for name in ("plain", "tools", "reset", "drain", "undo", "restart")},
+    **{f"recovery after {first}": recovering(first, "finish") for first in ("step.committed", "effect.acted", "turn.finished")},
+    **{f"two recoveries after {first}": recovering(first, "two_recoveries") for first in ("step.committed", "effect.acted", "turn.finished")},
+    **{mode: busy(mode) for mode in ("steer", "interrupt", "rollback")},
+    "sends": Scenario(lambda homes, death: homes.fresh("sends", death), sent_once),
+    "asks": Scenario(asking, approved, cancelled=True),
+    "model": Scenario(with_a_model, asked_once),
+    "files": own(sent_files.Teller, sent_files.delivered_once, platform=sent_files.Albums),
+    "operator": own(operated.Operated, operated.seen_once, "action.committed"),
+    "access": own(admitted.Watched, admitted.told_once, "person.let_in", "person.revoked", settings=admitted.PAIRING),
+    "backlog": own(admitted.Away, admitted.asked_once, "backlog.settled", settings=admitted.ASKING),
+    "directory": own(Filling, lambda _life, _at: None, "channels.kept"),
+}  # fmt: skip

@@ -1,0 +1,64 @@
+"""Files that come with a message, and one that a tool sends, while the gateway dies at each point of it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from everturn.agent.interface import Answer, TurnContext
+from everturn.agent.toolbox import File
+from everturn.model import Attachment, Effect, ToolCall
+from everturn.testing import FakePlatform, FilePlatform, World
+from tests.crash.lives import Life
+
+PHOTO = Attachment(kind="image", ref="cat", name="cat.png")
+GONE = Attachment(kind="document", ref="gone", name="gone.txt")
+
+
+class Albums(FilePlatform):
+    """What people sent is still there in the next life."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(contents={"cat": b"\x89PNG\r\n\x1a\n pixels"}, **given)
+
+
+class Teller:
+    """Sends a file of its own, then answers with the words it was given."""
+
+    def __init__(self, _folder: Path) -> None:
+        self.send: object = None
+        self._world: asyncio.Future[World] = asyncio.get_running_loop().create_future()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        await turn.calling()
+        sending = (await self._world).gateway.sending
+
+        async def send(call: ToolCall, _key: str) -> str:
+            return str(await sending.send_file(turn, call.id, None, File("out.txt", b"bread"), "here"))
+
+        if turn.attempt > 1:
+            await turn.settle(send)
+        if not any(row.role == "tool" for row in await turn.own()):
+            await turn.step("", [ToolCall("c1", "send_file", effect=Effect.IDEMPOTENT)], send)
+        return Answer(f"answer: {turn.words}")
+
+    async def story(self, world: World, platform: FakePlatform) -> None:
+        self._world.set_result(world)
+        if not platform.said():
+            platform.attach("one", "look", [PHOTO, GONE])
+        await platform.until(lambda: any(text.startswith("answer:") for text in platform.texts("one")))
+        await world.stop()
+
+
+WANTED = ("I did not get gone.txt (the file is gone)", "<out.txt> here", "answer: ")
+
+
+def delivered_once(life: Life, at: object) -> None:
+    """What came is there with the same text, what goes out is delivered once, and the sender gets one notice of what is missing."""
+    seen = asyncio.run(screen_of(life))
+    assert [sum(text.startswith(words) for text in seen) for words in WANTED] == [1] * len(WANTED), (at, seen)
+    assert len(seen) == len(WANTED), (at, seen)
+    assert len(list((life.folder / "files").iterdir())) == 2, at
+
+
+async def screen_of(life: Life) -> list[str]:
+    return Albums(file=life.folder / "platform").texts("one")
