@@ -1,9 +1,13 @@
 # Everturn: every command a contributor or the CI needs. `make` alone lists them.
 
 PYTHON ?= python3
-KILLS ?= 150
+# Of `make torture`: how long to draw, or which kind and seed to tell again.
+MINUTES ?= 10
+KIND ?=
+SEED ?=
 # Half of the time a test waits for others: three keep two cores busy.
 WORKERS ?= 3
+tests = $(python) -m pytest -q -n $(WORKERS) --dist worksteal --stage
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -27,7 +31,7 @@ Say hello; say "work 10" and then "crash" to see what survives. Ctrl-C here stop
 endef
 export NO_MODEL NEXT
 
-.PHONY: help run test check torture bench docs format pins clean
+.PHONY: help run setup test check prove torture points bench docs format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -38,9 +42,11 @@ run: $(venv)/.run ## install what is needed, then start the gateway under its su
 	@echo "$$NEXT"
 	$(venv)/bin/everturn run --supervise
 
-test: $(venv)/.test $(venv)/.local $(venv)/.clients $(venv)-synapse/.synapse ## install what tests need, then run every test but the long torture
+setup: $(venv)/.test $(venv)/.local $(venv)/.clients $(venv)-synapse/.synapse ## install what the tests need: packages, PostgreSQL, Chromium, Synapse
 	scripts/setup-test
-	$(python) -m pytest -q -n $(WORKERS) --dist worksteal
+
+test: setup ## rules, both engines, web, platforms, and one short real run of each kind (at most 5 minutes)
+	$(tests) test
 
 check: $(venv)/.test ## ruff, mypy, import-linter, house rules, docs
 	$(python) -m ruff check .
@@ -49,9 +55,15 @@ check: $(venv)/.test ## ruff, mypy, import-linter, house rules, docs
 	$(venv)/bin/lint-imports --no-cache
 	$(python) -m pytest -q tests/test_house_rules.py tests/test_docs.py
 
-torture: $(venv)/.test $(venv)-synapse/.synapse ## kill real processes under load, on both engines (KILLS=150 each)
-	scripts/setup-test
-	KILLS=$(KILLS) $(python) -m pytest -q -o addopts= -m torture -n auto --dist worksteal --timeout=0 tests
+prove: setup ## every crash point on both engines, every browser path, real kills: all that `make test` leaves out
+	$(tests) prove -m prove
+
+torture: setup ## draw new scenarios (MINUTES=10), or tell one again (KIND=growing-sqlite SEED=12345)
+	$(python) -m tests.torture --minutes $(MINUTES) $(if $(KIND),--kind $(KIND)) $(if $(SEED),--seed $(SEED))
+
+points: setup ## record again how often each scenario passes each crash point (tests/crash/hits.json)
+	rm -f tests/crash/hits.json
+	EVERTURN_RECORD_POINTS=1 $(python) -m pytest -q -m prove tests/crash -k passes_the_points
 
 bench: $(venv)/.test $(venv)-bench/.bench-others $(venv)-synapse/.synapse ## measure speed as ratios of one run, beside three other libraries
 	scripts/setup-test
@@ -68,7 +80,7 @@ pins: $(venv)/.pins ## resolve requirements/*.in again into pinned, hashed requi
 	scripts/pins $(venv)/bin/uv
 
 clean: ## remove the environments and every cache
-	rm -rf $(venv) $(venv)-bench $(venv)-synapse .bench .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(venv) $(venv)-bench $(venv)-synapse .bench .torture .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(venv)/.made $(venv)-bench/.made $(venv)-synapse/.made:

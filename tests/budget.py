@@ -6,7 +6,7 @@ a few seconds, and a number there may only go down. EVERTURN_TEST_PATIENCE stret
 
 import time
 import tomllib
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,7 @@ class Budget:
         self._other_s: float = budgets["other_files"]
         self._files: dict[str, float] = budgets["files"]
         self._began = time.monotonic()
-        self._tests: Counter[str] = Counter()
+        self._tests: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test, its preparation and its end count together."""
@@ -55,13 +55,13 @@ class Budget:
         """Print the slowest tests, each file's seconds, and what took too long."""
         write = terminalreporter.write_line
         terminalreporter.section(f"the {SLOWEST} slowest tests, with their fixtures")
-        for name, seconds in self._tests.most_common(SLOWEST):
+        for name, seconds in sorted(self._tests.items(), key=lambda each: -each[1])[:SLOWEST]:
             write(f"{seconds:7.2f} s  {name}")
         for line in self.too_long:
             write(f"TOO LONG: {line}", red=True)
 
     def _too_long(self, whole_s: float) -> list[str]:
-        files: Counter[str] = Counter()
+        files: defaultdict[str, float] = defaultdict(float)
         for name, seconds in self._tests.items():
             files[name.partition("::")[0]] += seconds
         allowed = {name: self._files.get(name, self._other_s) for name in files}

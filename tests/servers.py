@@ -57,7 +57,7 @@ def shared_synapse() -> SynapseServer:
         if known is not None:
             return SynapseServer(Running(**known))
         server = SynapseServer()
-        server.start()
+        server.start(shared=True)
         remember("synapse", asdict(server.known()))
         return server
 

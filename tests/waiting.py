@@ -46,9 +46,10 @@ async def read_until(
     """Read again and again, and return what is true. The pause is for others: who reads without one may keep a machine of two
     cores from writing what is waited for.
     """
-    found: T | None = None
-    async with within(within_s, lambda: found):
+    seen: list[T] = []
+    async with within(within_s, lambda: seen[-1:]):
         while not true(found := await read()):  # noqa: ASYNC110  nobody can tell us
+            seen[:] = [found]
             await asyncio.sleep(every_s)
     return found
 

@@ -16,12 +16,14 @@ from tests.cli.outside import call
 from tests.cli.program import Program
 from tests.house import ROOT
 from tests.postgres import free_port
+from tests.waiting import WAIT_S
 
-WAIT_MS = 60_000.0
+WAIT_MS = 1000 * WAIT_S
 AXE = ROOT / "tests" / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 expect.set_options(timeout=WAIT_MS)
-# One browser for the tests of a file: their coroutines run in one loop. The time is for two busy cores.
-MARKS = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+# One browser for all tests of a worker: their coroutines run in one loop.
+MARKS = [pytest.mark.asyncio(loop_scope="session")]
+PROVE = [*MARKS, pytest.mark.prove]
 
 
 class Gateway:
@@ -114,7 +116,9 @@ async def chromium() -> AsyncIterator[Browser]:
     """The system's Chromium."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"], timeout=2 * WAIT_MS
+            executable_path=shutil.which("chromium"),
+            args=["--no-sandbox"],
+            timeout=2 * WAIT_MS,  # a large program
         )
         yield browser
         await browser.close()

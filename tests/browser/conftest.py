@@ -26,14 +26,22 @@ def gateway(tmp_path: Path) -> Iterator[Gateway]:
     made.stop()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    """A real browser."""
-    async with chromium() as started:
-        yield started
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def started() -> AsyncIterator[Browser]:
+    """A real browser for all tests of this worker."""
+    async with chromium() as browser:
+        yield browser
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
+async def browser(started: Browser) -> AsyncIterator[Browser]:
+    """A browser without any window. What a test opened in it ends with the test: pages would look for their gateway for ever."""
+    yield started
+    for context in started.contexts:
+        await context.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def screen(browser: Browser, gateway: Gateway, shots: Path) -> AsyncIterator[Screen]:
     """A window of somebody who has logged in."""
     context = await browser.new_context(viewport={"width": 1200, "height": 800})

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.model import Effect, ToolCall
-from tests.waiting import poll
+from tests.waiting import WAIT_S, poll
 
 ATTACK = "window.pwned = true"
 HOSTILE = f"""# <img src=x onerror="{ATTACK}">
@@ -22,7 +22,7 @@ HOSTILE = f"""# <img src=x onerror="{ATTACK}">
 |---|---|
 | <iframe src="javascript:{ATTACK}"> | `</td><script>{ATTACK}</script>` |
 """
-LONGEST_S = 240.0
+LONGEST_S = 16 * WAIT_S  # only ends what hangs: a test lets it go
 GO = Path(os.environ.get("TALKER_GO", "go"))
 
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import pty
 import re
+import select
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.browser.browsing import MARKS, Gateway, Screen, window
+from tests.browser.browsing import PROVE, Gateway, Screen, window
 from tests.cli.outside import call
 from tests.cli.program import PROGRAM, environment
+from tests.waiting import WAIT_S
 
-pytestmark = MARKS
+pytestmark = PROVE
 
 LINK = re.compile(rb"http://127\.0\.0\.1:\d+/login#[\w-]+")
 
@@ -27,13 +29,22 @@ def printed(tmp_path: Path) -> Iterator[str]:
     command = [*PROGRAM, "run", "--supervise", "--port", "0", "--home", str(tmp_path / "home")]
     program = subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment())
     os.close(theirs)
+    try:
+        yield link_in(ours)
+    finally:
+        program.terminate()
+        program.wait(WAIT_S)
+        os.close(ours)
+
+
+def link_in(screen: int) -> str:
+    """Wait until a login link stands there."""
     seen = b""
     while not (found := LINK.search(seen)):
-        seen += os.read(ours, 4096)
-    yield found[0].decode()
-    program.terminate()
-    program.wait()
-    os.close(ours)
+        ready, _, _ = select.select([screen], [], [], WAIT_S)
+        assert ready, seen
+        seen += os.read(screen, 4096)
+    return found[0].decode()
 
 
 async def test_first_use_from_the_printed_link(printed: str, browser: Browser, shots: Path) -> None:

@@ -27,7 +27,7 @@ async def full_page(screen: Screen) -> None:
     await expect(screen.page.locator(".approval")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.prove)])
 async def test_axe_finds_nothing_serious(
     browser: Browser, gateway: Gateway, shots: Path, scheme: Literal["light", "dark"]
 ) -> None:
@@ -46,6 +46,7 @@ async def test_axe_finds_nothing_serious(
     await context.close()
 
 
+@pytest.mark.prove
 async def test_on_a_phone(browser: Browser, gateway: Gateway, shots: Path) -> None:
     context = await browser.new_context(
         viewport={"width": 390, "height": 760}, has_touch=True, is_mobile=True, reduced_motion="reduce"
@@ -68,6 +69,7 @@ async def test_on_a_phone(browser: Browser, gateway: Gateway, shots: Path) -> No
     await context.close()
 
 
+@pytest.mark.prove
 async def test_with_the_keyboard_alone(gateway: Gateway, screen: Screen) -> None:
     page = screen.page
     await expect(screen.words()).to_be_focused()
@@ -101,6 +103,7 @@ async def tab_to(page: Page, wanted: str) -> None:
     raise AssertionError(f"#{wanted} cannot be reached with the keyboard")
 
 
+@pytest.mark.prove
 async def test_an_answer_is_told_to_a_screen_reader_once_it_is_whole(gateway: Gateway, screen: Screen) -> None:
     await screen.say("slow")
     await expect(screen.answers().locator(".live")).to_be_visible()
@@ -109,6 +112,7 @@ async def test_an_answer_is_told_to_a_screen_reader_once_it_is_whole(gateway: Ga
     await expect(screen.page.locator("#announce")).to_contain_text("three and done")
 
 
+@pytest.mark.prove
 async def test_hostile_words_are_words(screen: Screen) -> None:
     await screen.talk("hostile")
     await screen.talk("tool")
@@ -129,6 +133,7 @@ async def test_hostile_words_are_words(screen: Screen) -> None:
     await screen.unhurt()
 
 
+@pytest.mark.prove
 async def test_the_page_is_light(browser: Browser, gateway: Gateway, shots: Path) -> None:
     context = await browser.new_context()
     sizes: dict[str, int] = {}

@@ -50,6 +50,7 @@ async def test_a_dead_letter_is_found_understood_and_sent_again(browser: Browser
         await ops.screen.unhurt()
 
 
+@pytest.mark.prove
 async def test_the_owner_decides_about_replies_that_may_have_arrived(browser: Browser, tmp_path: Path) -> None:
     async with operations(browser, tmp_path, [LOST, None, LOST, None, LOST], Surety.NEITHER) as ops:
         for name in ("Ann", "Bob", "Cem"):
@@ -72,6 +73,7 @@ async def test_the_owner_decides_about_replies_that_may_have_arrived(browser: Br
         assert ops.people.texts("Bob")[-1].endswith(MAY_REPEAT)
 
 
+@pytest.mark.prove
 async def test_with_the_keyboard_alone_a_conversation_is_set_aside_and_brought_back(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -107,6 +109,7 @@ async def tab_to(ops: Operations, name: str) -> None:
     raise AssertionError(f"{name!r} cannot be reached with the keyboard")
 
 
+@pytest.mark.prove
 async def test_the_focus_stays_where_it_is_when_the_lists_are_read_again(browser: Browser, tmp_path: Path) -> None:
     async with operations(browser, tmp_path, [BLOCKED] * 3) as ops:
         for name in ("Ann", "Bob"):
@@ -124,6 +127,7 @@ async def test_the_focus_stays_where_it_is_when_the_lists_are_read_again(browser
         assert await ops.screen.page.evaluate("() => document.activeElement.closest('table, section') !== null")
 
 
+@pytest.mark.prove
 async def test_why_a_message_got_no_answer_is_one_step_from_the_chat(browser: Browser, tmp_path: Path) -> None:
     async with operations(browser, tmp_path) as ops:
         await ops.screen.page.get_by_role("link", name="Chat").click()
@@ -140,6 +144,7 @@ async def test_why_a_message_got_no_answer_is_one_step_from_the_chat(browser: Br
         await ops.screen.unhurt()
 
 
+@pytest.mark.prove
 async def test_a_kill_is_said_survived_and_told_and_an_action_asked_meanwhile_is_done_once(
     gateway: Gateway, screen: Screen, shots: Path
 ) -> None:
@@ -169,6 +174,7 @@ async def test_a_kill_is_said_survived_and_told_and_an_action_asked_meanwhile_is
 PAIRING = replace(ASKING, admission=Admission(policies={"people": Policy(unknown=PAIR)}))
 
 
+@pytest.mark.prove
 async def test_somebody_who_asks_is_let_in_and_turned_out_with_the_keyboard(browser: Browser, tmp_path: Path) -> None:
     async with operations(browser, tmp_path, settings=PAIRING) as ops:
         for name in ("Ann", "Bob"):
@@ -210,6 +216,7 @@ PHONE = {"viewport": {"width": 390, "height": 780}, "is_mobile": True, "has_touc
 DESK = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize(("name", "device"), [("desktop", DESK), ("phone", PHONE)])
 async def test_everybody_can_use_it_and_hostile_words_are_words(
     browser: Browser, tmp_path: Path, shots: Path, name: str, device: dict[str, Any]
@@ -228,6 +235,7 @@ async def test_everybody_can_use_it_and_hostile_words_are_words(
         await ops.screen.unhurt()
 
 
+@pytest.mark.prove
 async def test_the_charts_speak_to_the_keyboard_and_have_a_table_and_all_is_light(
     browser: Browser, tmp_path: Path
 ) -> None:

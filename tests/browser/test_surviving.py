@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.browsing import MARKS, Gateway, Screen, window
@@ -31,6 +32,7 @@ async def test_a_kill_in_the_middle_of_a_stream_ends_in_the_same_bubble(gateway:
     await expect(screen.page.locator("li.user")).to_have_count(1)
 
 
+@pytest.mark.prove
 async def test_what_is_written_while_the_gateway_is_away_is_kept_over_a_reload_and_sent_once(
     gateway: Gateway, screen: Screen
 ) -> None:
@@ -55,6 +57,7 @@ async def test_what_is_written_while_the_gateway_is_away_is_kept_over_a_reload_a
     await expect(screen.answers()).to_have_count(2)
 
 
+@pytest.mark.prove
 async def test_a_lost_network_is_noticed_by_what_cannot_be_sent(screen: Screen) -> None:
     await screen.talk("before")
     await screen.page.context.set_offline(True)
@@ -65,6 +68,7 @@ async def test_a_lost_network_is_noticed_by_what_cannot_be_sent(screen: Screen) 
     await expect(screen.page.locator("li.user")).to_have_count(2)
 
 
+@pytest.mark.prove
 async def test_two_windows_stay_in_step(gateway: Gateway, screen: Screen, shots: Path) -> None:
     other = await window(screen.page.context, shots)
     await other.page.goto(screen.page.url)
@@ -82,6 +86,7 @@ async def test_two_windows_stay_in_step(gateway: Gateway, screen: Screen, shots:
     await expect(screen.page.locator("#list .name").first).to_contain_text("another conversation")
 
 
+@pytest.mark.prove
 async def test_two_devices_stay_in_step(browser: Browser, gateway: Gateway, screen: Screen, shots: Path) -> None:
     await screen.talk("on the first")
     context = await browser.new_context()
@@ -93,6 +98,7 @@ async def test_two_devices_stay_in_step(browser: Browser, gateway: Gateway, scre
     await context.close()
 
 
+@pytest.mark.prove
 async def test_a_conversation_that_was_set_aside_is_brought_back_with_a_button(
     gateway: Gateway, screen: Screen
 ) -> None:
@@ -111,6 +117,7 @@ async def test_a_conversation_that_was_set_aside_is_brought_back_with_a_button(
     await screen.talk("go on")
 
 
+@pytest.mark.prove
 async def test_a_conversation_that_starts_afresh_does_not_mix_with_the_one_before(
     gateway: Gateway, screen: Screen
 ) -> None:

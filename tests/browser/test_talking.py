@@ -4,9 +4,9 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from tests.browser.browsing import MARKS, Gateway, Screen
+from tests.browser.browsing import PROVE, Gateway, Screen
 
-pytestmark = MARKS
+pytestmark = PROVE
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8cf50000000030101"

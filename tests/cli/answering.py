@@ -20,7 +20,7 @@ def answering(answers: Mapping[str, bytes]) -> Iterator[str]:
             """Nothing on the screen."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = Thread(target=server.serve_forever)
+    thread = Thread(target=server.serve_forever, args=(0.01,))  # it looks so often whether it shall end
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from everturn.agent.interface import Answer, TurnContext
 from tests.house import ROOT
-from tests.waiting import poll
+from tests.waiting import WAIT_S, poll
 
 FOLDER = "HOLDING_FOLDER"
-LONGEST_S = 600.0
+LONGEST_S = 40 * WAIT_S  # only ends what hangs: a test lets it go
 
 
 class Holding:
@@ -35,7 +35,7 @@ def holding(folder: Path) -> dict[str, str]:
 
 async def held(folder: Path) -> None:
     """Wait until it holds, and that is committed."""
-    await poll((folder / "held").exists)
+    await poll((folder / "held").exists, seen=lambda: sorted(folder.iterdir()))
 
 
 def let_go(folder: Path) -> None:

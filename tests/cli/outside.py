@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from everturn.home import Home, holder
+from tests.waiting import WAIT_S, poll
 
 
 def post(home: Path, chat: str, message_id: str, text: str) -> Any:
@@ -20,5 +21,31 @@ def call(home: Path, path: str, body: object = None) -> Any:
     headers = {"Authorization": f"Bearer {(home / 'api_token').read_text().strip()}"}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(who.url + path, data, headers)
-    with urllib.request.urlopen(request, timeout=60) as response:
+    with urllib.request.urlopen(request, timeout=WAIT_S) as response:
         return json.load(response)
+
+
+def rows(home: Path, chat: str) -> list[dict[str, Any]]:
+    """What was said in a chat."""
+    found: list[dict[str, Any]] = call(home, f"/api/chats/{chat}/transcript")["messages"]
+    return found
+
+
+async def answered(home: Path, chat: str, message_id: str, text: str) -> str:
+    """Post it and wait until the turn has ended; the last thing that was said."""
+    post(home, chat, message_id, text)
+    await poll(lambda: bool(ended(home, message_id)), seen=lambda: rows(home, chat))
+    assert ended(home, message_id) == "answered"
+    return str(rows(home, chat)[-1]["content"])
+
+
+def state_of(home: Path, message_id: str) -> str:
+    """How the turn of a message stands; empty before there is one."""
+    (life,) = call(home, f"/control/explain/{message_id}")["messages"]
+    return str((life.get("turn") or {}).get("state", ""))
+
+
+def ended(home: Path, message_id: str) -> str:
+    """How the turn of a message ended; empty before it has."""
+    state = state_of(home, message_id)
+    return state if state not in {"running", "interrupted", "waiting"} else ""

@@ -3,18 +3,18 @@
 import json
 from pathlib import Path
 
-from tests.cli.program import GatewayProgram, everturn
+from tests.cli.program import GatewayProgram, called, everturn
 
 
 def test_names_are_given_taken_and_listed_whether_the_gateway_runs_or_not(tmp_path: Path) -> None:
-    assert "No chat is known yet" in everturn("channels", "list", home=tmp_path).out
+    assert "No chat is known yet" in called("channels", "list", home=tmp_path).out
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
         given = everturn("channels", "alias", "Boss", "telegram:-100:7", "--json", home=tmp_path)
         assert json.loads(given.out) == {"alias": "boss", "address": "telegram:-100:7"}
-        assert "is no address" in everturn("channels", "alias", "x", "nowhere", home=tmp_path).err
-        listed = json.loads(everturn("channels", "list", "--json", home=tmp_path).out)
+        assert "is no address" in called("channels", "alias", "x", "nowhere", home=tmp_path).err
+        listed = json.loads(called("channels", "list", "--json", home=tmp_path).out)
     assert listed == {"channels": [], "aliases": {"boss": "telegram:-100:7"}}
-    assert "telegram:-100:7" in everturn("channels", "list", home=tmp_path).out
-    assert everturn("channels", "unalias", "BOSS", home=tmp_path).out == "boss is no alias any more.\n"
-    assert "there is no alias" in everturn("channels", "unalias", "boss", home=tmp_path).err
+    assert "telegram:-100:7" in called("channels", "list", home=tmp_path).out
+    assert called("channels", "unalias", "BOSS", home=tmp_path).out == "boss is no alias any more.\n"
+    assert "there is no alias" in called("channels", "unalias", "boss", home=tmp_path).err

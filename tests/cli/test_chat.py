@@ -6,26 +6,20 @@ from tests.cli.holding import holding, let_go
 from tests.cli.outside import call, post
 from tests.cli.program import GatewayProgram, Program, everturn
 from tests.cli.typist import Typist
+from tests.waiting import poll
 
 
-def test_each_piped_line_is_answered(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
-        gateway.ready()
-        ended = everturn(
-            "chat", home=tmp_path, text="one\n\n/status\nwork 2 2\n"
-        )  # each step is long enough to be seen
-        assert ended.code == 0
-        assert "You said: one" in ended.out
-        assert ended.out.endswith("done: 2 steps\n")
-        assert "working: step 2 of 2" in ended.err
-        assert call(tmp_path, "/api/chats/me/transcript")["messages"][0]["content"] == "one"
+def test_each_piped_line_is_answered(shared: GatewayProgram) -> None:
+    ended = everturn("chat", home=shared.home, text="one\n\n/status\nwork 2 0\n")
+    assert ended.code == 0
+    assert "You said: one" in ended.out
+    assert ended.out.endswith("done: 2 steps\n")
+    assert call(shared.home, "/api/chats/me/transcript")["messages"][0]["content"] == "one"
 
 
-def test_a_command_as_the_last_line_is_answered(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
-        gateway.ready()
-        ended = everturn("chat", home=tmp_path, text="/help\n")
-        assert (ended.code, "/resume" in ended.out) == (0, True)
+def test_a_command_as_the_last_line_is_answered(shared: GatewayProgram) -> None:
+    ended = everturn("chat", "helped", home=shared.home, text="/help\n")
+    assert (ended.code, "/resume" in ended.out) == (0, True)
 
 
 def test_a_line_that_is_too_long_is_refused_with_words(tmp_path: Path) -> None:
@@ -37,14 +31,12 @@ def test_a_line_that_is_too_long_is_refused_with_words(tmp_path: Path) -> None:
         assert "the limit is 10 characters" in ended.err
 
 
-def test_what_was_answered_meanwhile_is_shown_once(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
-        gateway.ready()
-        assert everturn("chat", home=tmp_path, text="one\n").code == 0
-        post(tmp_path, "me", "elsewhere", "two")
-        second = everturn("chat", home=tmp_path, text="three\n").out
-        assert ("You said: one" in second, "You said: two" in second) == (False, True)
-        assert "You said: two" not in everturn("chat", home=tmp_path, text="four\n").out
+def test_what_was_answered_meanwhile_is_shown_once(shared: GatewayProgram) -> None:
+    assert everturn("chat", "away", home=shared.home, text="one\n").code == 0
+    post(shared.home, "away", "elsewhere", "two")
+    second = everturn("chat", "away", home=shared.home, text="three\n").out
+    assert ("You said: one" in second, "You said: two" in second) == (False, True)
+    assert "You said: two" not in everturn("chat", "away", home=shared.home, text="four\n").out
 
 
 def test_a_chat_outlives_a_killed_gateway(tmp_path: Path) -> None:
@@ -66,12 +58,14 @@ def test_a_chat_outlives_a_killed_gateway(tmp_path: Path) -> None:
     assert output.count("You said: typed while nobody listened") == 1
 
 
-def test_a_chat_shows_the_reply_that_was_finished_while_it_was_gone(tmp_path: Path) -> None:
+async def test_a_chat_shows_the_reply_that_was_finished_while_it_was_gone(tmp_path: Path) -> None:
+    errors = tmp_path / "errors"
     with GatewayProgram(tmp_path, **holding(tmp_path)) as gateway:
         gateway.ready()
-        with Program("chat", home=tmp_path) as chat:
+        with Program("chat", home=tmp_path, before=["sh", "-c", f'exec "$@" 2> "{errors}"', "sh"]) as chat:
             chat.enter("hold\n")
-            chat.shows("working: held")
+            await poll(lambda: errors.exists() and "working: held" in errors.read_text(), seen=lambda: chat.output)
+            assert chat.output == ""  # how it goes is no reply
         let_go(tmp_path)
         with Program("chat", home=tmp_path) as chat:
             chat.shows("done: let go")
@@ -96,21 +90,18 @@ def test_a_person_talks_on_a_terminal_and_leaves_with_ctrl_d(tmp_path: Path) -> 
         person.shows("done: let go")
         person.enter("bye\n")
         person.shows("You said: bye")
-        person.enter("\x04")
-        person.shows("everturn explain ")
+        person.presses("\x04", "everturn explain ")
         assert person.ends() == 0
 
 
-def test_a_person_leaves_with_quit_or_is_interrupted(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
-        gateway.ready()
-        with Typist("chat", home=tmp_path) as person:
-            person.shows("> ")
-            person.enter("/quit\n")
-            assert person.ends() == 0
-        with Typist("chat", home=tmp_path) as person:
-            person.shows("> ")
-            assert person.interrupts() == 130
+def test_a_person_leaves_with_quit_or_is_interrupted(shared: GatewayProgram) -> None:
+    with Typist("chat", "leaving", home=shared.home) as person:
+        person.shows("> ")
+        person.enter("/quit\n")
+        assert person.ends() == 0
+    with Typist("chat", "leaving", home=shared.home) as person:
+        person.shows("> ")
+        assert person.interrupts() == 130
 
 
 def test_a_person_who_is_not_let_in_is_told_and_not_kept_waiting(tmp_path: Path) -> None:

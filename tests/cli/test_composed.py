@@ -2,12 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from everturn.testing_model import ModelServer, ScriptedModel
-from tests.cli.outside import call, post
+from tests.cli.outside import answered, ended, post, state_of
 from tests.cli.program import GatewayProgram, everturn
 from tests.house import ROOT
 from tests.waiting import poll
@@ -30,30 +29,6 @@ enabled = true
 """
 
 
-def rows(home: Path, chat: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = call(home, f"/api/chats/{chat}/transcript")["messages"]
-    return found
-
-
-async def answered(home: Path, chat: str, message_id: str, text: str) -> str:
-    """Post it and wait until the turn has ended; the last thing that was said."""
-    post(home, chat, message_id, text)
-    await poll(lambda: bool(ended(home, message_id)))
-    assert ended(home, message_id) == "answered"
-    return str(rows(home, chat)[-1]["content"])
-
-
-def state_of(home: Path, message_id: str) -> str:
-    (life,) = call(home, f"/control/explain/{message_id}")["messages"]
-    return str((life.get("turn") or {}).get("state", ""))
-
-
-def ended(home: Path, message_id: str) -> str:
-    state = state_of(home, message_id)
-    return state if state not in {"running", "interrupted", "waiting"} else ""
-
-
-@pytest.mark.timeout(300)
 async def test_a_file_composes_models_tools_agents_and_approvals(tmp_path: Path) -> None:
     async with ModelServer(ScriptedModel(key=KEY)) as server:
         write_settings(tmp_path, server.base_url)
@@ -65,10 +40,10 @@ async def test_a_file_composes_models_tools_agents_and_approvals(tmp_path: Path)
             assert (tmp_path / "files" / "a.txt").read_text() == "kept"
             assert await answered(tmp_path, "letters", "3", "hello") == "You wrote 5 letters."
             post(tmp_path, "ann", "4", 'use run_command {"command": "echo done > b.txt"}')
-            await poll(lambda: state_of(tmp_path, "4") == "waiting")
+            await poll(lambda: state_of(tmp_path, "4") == "waiting", seen=lambda: gateway.output)
             assert not (tmp_path / "files" / "b.txt").exists()
             post(tmp_path, "ann", "5", "/approve")
-            await poll(lambda: ended(tmp_path, "4") == "answered")
+            await poll(lambda: ended(tmp_path, "4") == "answered", seen=lambda: gateway.output)
             assert (tmp_path / "files" / "b.txt").read_text() == "done\n"
         assert KEY not in gateway.output
 
@@ -90,9 +65,13 @@ def write_settings(home: Path, url: str) -> None:
 )
 def test_what_is_found_only_at_the_start_ends_it_with_78(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "everturn.toml").write_text(text)
-    ended = everturn("run", "--port", "0", home=tmp_path, EVERTURN_AGENT_KIND="")
-    assert ended.code == 78
-    assert said in ended.err
+    refused = everturn("run", "--port", "0", home=tmp_path, EVERTURN_AGENT_KIND="")
+    assert refused.code == 78
+    assert said in refused.err
+
+
+def texts(out: Path) -> list[str]:
+    return [path.read_text() for path in out.glob("ann/*.txt")]
 
 
 OF_THEIR_OWN = """
@@ -103,6 +82,7 @@ allow = ["ann"]
 """
 
 
+@pytest.mark.prove
 async def test_a_platform_of_ones_own_answers_whom_it_may_and_goes_on_after_a_kill(tmp_path: Path) -> None:
     (tmp_path / "folder_platform.py").write_text((ROOT / "examples" / "folder_platform.py").read_text())
     (tmp_path / "everturn.toml").write_text(OF_THEIR_OWN)
@@ -114,8 +94,8 @@ async def test_a_platform_of_ones_own_answers_whom_it_may_and_goes_on_after_a_ki
     for last in (False, True):
         with GatewayProgram(tmp_path) as gateway:
             gateway.ready()
-            await poll(lambda: bool(list(tmp_path.glob("folder/in/ann/*.taken"))))
+            await poll(lambda: bool(list(tmp_path.glob("folder/in/ann/*.taken"))), seen=lambda: gateway.output)
             if last:
-                await poll(lambda: any("done: 4 steps" in path.read_text() for path in out.glob("ann/*.txt")))
+                await poll(lambda: any("done: 4 steps" in text for text in texts(out)), seen=lambda: texts(out))
             gateway.kill()
     assert len(list(out.glob("ann/*.txt"))) == 1

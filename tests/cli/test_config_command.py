@@ -1,11 +1,12 @@
 """`everturn config show` tells what is in force and where it came from; wrong settings end with 78 and their name."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import everturn
+from tests.cli.program import Ended, called, everturn
 
 
 def test_each_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_each_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_password_is_never_shown(tmp_path: Path, form: tuple[str, ...]) -> None:
     url = "postgresql://ann:very-secret@db.example/everturn"
-    ended = everturn("config", "show", *form, home=tmp_path, EVERTURN_STORE_URL=url)
+    ended = called("config", "show", *form, home=tmp_path, EVERTURN_STORE_URL=url)
     assert "very-secret" not in ended.out + ended.err
     assert "db.example" in ended.out
 
@@ -31,8 +32,8 @@ def test_how_answers_are_shown_in_a_chat_is_told_with_the_table_that_decides(tmp
     text = '[display]\nquote = "never"\n[display.platform.telegram]\nsilence = "send"\n[display.chat."telegram:-7"]\ntyping = false\n'
     (tmp_path / "everturn.toml").write_text(text)
     asked = ("config", "show", "--json", "--platform", "telegram")
-    there = json.loads(everturn(*asked, home=tmp_path).out)["settings"]
-    chat = json.loads(everturn(*asked, "--chat=-7", home=tmp_path).out)["settings"]
+    there = json.loads(called(*asked, home=tmp_path).out)["settings"]
+    chat = json.loads(called(*asked, "--chat=-7", home=tmp_path).out)["settings"]
     file = f"file {tmp_path / 'everturn.toml'}"
     assert chat["display.typing"] == {"value": False, "origin": f'[display.chat."telegram:-7"], {file}'}
     assert chat["display.silence"] == {"value": "send", "origin": f"[display.platform.telegram], {file}"}
@@ -44,10 +45,10 @@ def test_how_answers_are_shown_in_a_chat_is_told_with_the_table_that_decides(tmp
 def test_how_answers_are_shown_on_a_platform_of_the_owners_is_told_too(tmp_path: Path) -> None:
     text = '[platforms.own.folder]\nenabled = true\nobject = "folder_platform:FolderPlatform"\n[display.platform.folder]\ntyping = false\n'
     (tmp_path / "everturn.toml").write_text(text)
-    there = json.loads(everturn("config", "show", "--json", "--platform=folder", home=tmp_path).out)["settings"]
+    there = json.loads(called("config", "show", "--json", "--platform=folder", home=tmp_path).out)["settings"]
     file = f"file {tmp_path / 'everturn.toml'}"
     assert there["display.typing"] == {"value": False, "origin": f"[display.platform.folder], {file}"}
-    assert "there are folder, telegram, matrix" in everturn("config", "show", "--platform=own", home=tmp_path).err
+    assert "there are folder, telegram, matrix" in called("config", "show", "--platform=own", home=tmp_path).err
 
 
 @pytest.mark.parametrize(
@@ -59,27 +60,38 @@ def test_how_answers_are_shown_on_a_platform_of_the_owners_is_told_too(tmp_path:
     ],
 )
 def test_a_place_that_is_none_is_refused(tmp_path: Path, asked: str, said: str) -> None:
-    ended = everturn("config", "show", asked, home=tmp_path)
+    ended = called("config", "show", asked, home=tmp_path)
     assert (ended.code, ended.out) == (2, "")
     assert said in ended.err
 
 
 def test_a_table_for_people_has_every_setting(tmp_path: Path) -> None:
-    lines = everturn("config", "show", home=tmp_path).out.splitlines()
+    lines = called("config", "show", home=tmp_path).out.splitlines()
     assert [line.split() for line in lines if line.startswith("server.port")] == [["server.port", "8484", "default"]]
 
 
 def test_old_names_and_unknown_variables_warn(tmp_path: Path) -> None:
-    ended = everturn("config", "show", home=tmp_path, EVERTURN_GATEWAY_PORT="1", EVERTURN_SERVER_PROT="2")
+    ended = called("config", "show", home=tmp_path, EVERTURN_GATEWAY_PORT="1", EVERTURN_SERVER_PROT="2")
     assert ended.code == 0
     assert "gateway.port is called server.port now" in ended.err
     assert "EVERTURN_SERVER_PROT" in ended.err
 
 
-@pytest.mark.parametrize("command", [("config", "show"), ("run",), ("run", "--supervise"), ("sessions",), ("restart",)])
-def test_a_wrong_setting_ends_with_78_and_its_name(tmp_path: Path, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("run", "command"),
+    [
+        (everturn, ("run",)),
+        (everturn, ("run", "--supervise")),
+        (called, ("config", "show")),
+        (called, ("sessions",)),
+        (called, ("restart",)),
+    ],
+)
+def test_a_wrong_setting_ends_with_78_and_its_name(
+    tmp_path: Path, run: Callable[..., Ended], command: tuple[str, ...]
+) -> None:
     (tmp_path / "everturn.toml").write_text("[server]\nprot = 1\n")
-    ended = everturn(*command, home=tmp_path)
+    ended = run(*command, home=tmp_path)
     assert (ended.code, ended.out) == (78, "")
     assert "unknown setting server.prot; the nearest known one is server.port" in ended.err
 

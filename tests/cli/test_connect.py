@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,19 +23,27 @@ from tests.cli.typist import at_a_terminal
 from tests.crash.gateways import Gateway, command
 
 
+@pytest.fixture(scope="module")
+def telegram_url() -> Iterator[str]:
+    """Where a Telegram is that knows the bot; who only asks it about the bot leaves nothing there."""
+    with TelegramProcess() as telegram:
+        yield telegram.url
+
+
 def run(home: Path, url: str, token: str, *more: str) -> tuple[int, str]:
     arguments = ["connect", "telegram", "--home", str(home), "--token-file", "-", "--api-url", url, *more]
     result = CliRunner().invoke(everturn, arguments, input=f"{token}\n")
     return result.exit_code, f"{result.output}{result.exception or ''}"
 
 
-def test_a_token_that_works_is_kept_for_its_owner_and_the_platform_is_switched_on(tmp_path: Path) -> None:
+def test_a_token_that_works_is_kept_for_its_owner_and_the_platform_is_switched_on(
+    telegram_url: str, tmp_path: Path
+) -> None:
     home = tmp_path / "home"
-    with TelegramProcess() as telegram:
-        code, told = run(home, telegram.url, TOKEN)
-        again = run(home, telegram.url, TOKEN)
+    code, told = run(home, telegram_url, TOKEN)
+    again = run(home, telegram_url, TOKEN)
     own = read_config(home, None, {}, {}).config.platforms.telegram
-    assert (code, own.enabled, own.api_url, own.allow) == (0, True, telegram.url, ())
+    assert (code, own.enabled, own.api_url, own.allow) == (0, True, telegram_url, ())
     assert token_of("telegram", own.token, own.token_file, home) == TOKEN
     assert stat.S_IMODE((home / own.token_file).stat().st_mode) == 0o600
     assert "@everturn_bot" in told
@@ -44,10 +53,9 @@ def test_a_token_that_works_is_kept_for_its_owner_and_the_platform_is_switched_o
 
 
 @pytest.mark.parametrize(("token", "words"), [("nonsense", "BotFather"), ("123:wrong", "does not know")])
-def test_a_token_that_does_not_work_changes_nothing(tmp_path: Path, token: str, words: str) -> None:
+def test_a_token_that_does_not_work_changes_nothing(telegram_url: str, tmp_path: Path, token: str, words: str) -> None:
     home = tmp_path / "home"
-    with TelegramProcess() as telegram:
-        code, told = run(home, telegram.url, token)
+    code, told = run(home, telegram_url, token)
     assert (code, words in told) == (1, True)
     assert not (home / "everturn.toml").exists()
     assert not list(home.glob("telegram_token")) if home.exists() else True
@@ -88,12 +96,13 @@ def test_settings_are_on_the_disk_before_they_take_the_place_of_the_old_ones(tmp
         "platforms.telegram.enabled = false\n",
     ],
 )
-def test_settings_to_which_no_table_can_be_added_are_left_and_told(tmp_path: Path, settings: str) -> None:
+def test_settings_to_which_no_table_can_be_added_are_left_and_told(
+    telegram_url: str, tmp_path: Path, settings: str
+) -> None:
     """A table behind them would make all of them unreadable, and no gateway would start."""
     file = tmp_path / "everturn.toml"
     file.write_text(settings)
-    with TelegramProcess() as telegram:
-        code, told = run(tmp_path, telegram.url, TOKEN, "--owner", "7")
+    code, told = run(tmp_path, telegram_url, TOKEN, "--owner", "7")
     assert (code, "was left as it is; it should say" in told) == (0, True)
     assert file.read_text() == f'{settings}\n[rights]\nowners = ["telegram:7"]\n'
     assert read_config(tmp_path, None, {}, {}).config.rights.owners == ("telegram:7",)
@@ -118,13 +127,12 @@ def test_settings_that_are_a_link_stay_one(tmp_path: Path) -> None:
     ],
 )
 def test_what_can_not_be_read_or_written_is_told_in_words(
-    tmp_path: Path, name: str, content: bytes | None, words: str
+    telegram_url: str, tmp_path: Path, name: str, content: bytes | None, words: str
 ) -> None:
     """None: a folder is in its place."""
     file = tmp_path / name
     file.mkdir() if content is None else file.write_bytes(content)
-    with TelegramProcess() as telegram:
-        code, told = run(tmp_path, telegram.url, TOKEN)
+    code, told = run(tmp_path, telegram_url, TOKEN)
     assert (code, f"{file} " in told, words in told, TOKEN in told) == (1, True, True, False)
     assert not list(tmp_path.glob(".*.new"))
 
@@ -135,7 +143,6 @@ def test_where_nobody_can_be_asked_that_is_said(tmp_path: Path, platform: str) -
     assert (said.code, "there is nobody to ask" in said.err) == (1, True)
 
 
-@pytest.mark.timeout(300)
 async def test_from_one_secret_to_an_answer(tmp_path: Path) -> None:
     """Connect, start, write, let in with the code, write again: nobody speaks to the agent before."""
     home, file = tmp_path / "home", tmp_path / "token"
@@ -155,7 +162,7 @@ async def test_from_one_secret_to_an_answer(tmp_path: Path) -> None:
         assert not any("You said: hello\n" in text for text in telegram.texts(ann.id))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.prove
 async def test_who_connects_is_offered_to_be_the_owner_and_is_answered_what_they_wrote(tmp_path: Path) -> None:
     """At a terminal: no code, no number to look up; what was written to find out who it is stays to be answered."""
     home, file = tmp_path / "home", tmp_path / "token"
@@ -176,17 +183,16 @@ async def test_who_connects_is_offered_to_be_the_owner_and_is_answered_what_they
         assert not any("You said" in text for text in telegram.texts(eve.id))
 
 
-def test_an_owner_can_be_named_and_those_of_the_settings_stay(tmp_path: Path) -> None:
-    with TelegramProcess() as telegram:
-        code, told = run(tmp_path / "new", telegram.url, TOKEN, "--owner", "7")
-        assert (code, "telegram:7 is the owner" in told, "pair approve" in told) == (0, True, False)
-        assert read_config(tmp_path / "new", None, {}, {}).config.rights.owners == ("telegram:7",)
-        (tmp_path / "old").mkdir()
-        (tmp_path / "old" / "everturn.toml").write_text('[rights]\nowners = ["web:ann"]\n')
-        code, told = run(tmp_path / "old", telegram.url, TOKEN, "--owner", "7")
-        assert (code, 'add "telegram:7" to its owners' in told) == (0, True)
-        assert read_config(tmp_path / "old", None, {}, {}).config.rights.owners == ("web:ann",)
-        assert run(tmp_path / "odd", telegram.url, TOKEN, "--owner", "ann")[0] == 2
+def test_an_owner_can_be_named_and_those_of_the_settings_stay(telegram_url: str, tmp_path: Path) -> None:
+    code, told = run(tmp_path / "new", telegram_url, TOKEN, "--owner", "7")
+    assert (code, "telegram:7 is the owner" in told, "pair approve" in told) == (0, True, False)
+    assert read_config(tmp_path / "new", None, {}, {}).config.rights.owners == ("telegram:7",)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "everturn.toml").write_text('[rights]\nowners = ["web:ann"]\n')
+    code, told = run(tmp_path / "old", telegram_url, TOKEN, "--owner", "7")
+    assert (code, 'add "telegram:7" to its owners' in told) == (0, True)
+    assert read_config(tmp_path / "old", None, {}, {}).config.rights.owners == ("web:ann",)
+    assert run(tmp_path / "odd", telegram_url, TOKEN, "--owner", "ann")[0] == 2
 
 
 def test_what_is_missing_is_told_and_what_is_fine_is_not() -> None:

@@ -100,7 +100,7 @@ def test_what_does_not_work_is_explained_and_switches_nothing_on(
     assert not (tmp_path / "matrix_token").exists()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.prove
 async def test_from_one_password_to_an_answer(synapse: SynapseServer, tmp_path: Path) -> None:
     """Connect, start, be declined, be let in, invite again, write: nobody speaks to the agent before."""
     home, file, bot, ann = tmp_path / "home", tmp_path / "password", synapse.stranger("bot"), synapse.stranger("ann")

@@ -8,7 +8,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import Refused
 from everturn.store.operations.open_work import messages, replies
 from everturn.testing import FakePlatform, Fault, World
-from tests.cli.program import GatewayProgram, everturn
+from tests.cli.program import GatewayProgram, called, everturn
 from tests.gateway.scenes import until_read
 
 
@@ -36,18 +36,18 @@ async def two_letters(home: Path) -> None:
 
 
 def listed(home: Path) -> tuple[list[Any], list[Any]]:
-    found = json.loads(everturn("dead", "list", "--json", home=home).out)
+    found = json.loads(called("dead", "list", "--json", home=home).out)
     return found["replies"], found["messages"]
 
 
 async def test_a_letter_of_a_stopped_home_is_sent_and_run_at_its_next_start(tmp_path: Path) -> None:
     await two_letters(tmp_path)
-    table = everturn("dead", "list", home=tmp_path).out
+    table = called("dead", "list", home=tmp_path).out
     assert ("blocked" in table, "RuntimeError" in table, "echo: hello" in table) == (True, True, True)
     (reply,), (message,) = listed(tmp_path)
     assert everturn("dead", "send", reply["reply"], home=tmp_path).code == 0
-    assert everturn("dead", "run", message["id"], home=tmp_path).code == 0
-    again = everturn("dead", "run", message["id"], home=tmp_path)
+    assert called("dead", "run", message["id"], home=tmp_path).code == 0
+    again = called("dead", "run", message["id"], home=tmp_path)
     assert (again.code, "no such dead letter" in again.err) == (1, True)
     platform = FakePlatform()
     async with world(tmp_path, platform):
@@ -60,15 +60,15 @@ async def test_letters_are_listed_and_dropped_while_the_gateway_runs(tmp_path: P
         gateway.ready()
         (reply,), (message,) = listed(tmp_path)
         for letter in (reply["reply"], message["id"]):
-            assert everturn("dead", "drop", letter, home=tmp_path).code == 0
-        assert everturn("dead", "list", home=tmp_path).out.startswith("There are no dead letters")
-        refused = everturn("dead", "drop", message["id"], home=tmp_path)
+            assert called("dead", "drop", letter, home=tmp_path).code == 0
+        assert called("dead", "list", home=tmp_path).out.startswith("There are no dead letters")
+        refused = called("dead", "drop", message["id"], home=tmp_path)
         assert (refused.code, "everturn dead list" in refused.err) == (1, True)
-        assert everturn("dead", "send", "x", home=tmp_path).code == 1
+        assert called("dead", "send", "x", home=tmp_path).code == 1
         gateway.kill()
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
-        running = everturn("recoveries", "--json", home=tmp_path).out
+        running = called("recoveries", "--json", home=tmp_path).out
         assert [each["last_life"] for each in json.loads(running)["recoveries"]] == ["unclean"]
-    assert "unclean" in everturn("recoveries", home=tmp_path).out
-    assert everturn("recoveries", home=tmp_path / "none").out.startswith("Nothing was recovered")
+    assert "unclean" in called("recoveries", home=tmp_path).out
+    assert called("recoveries", home=tmp_path / "none").out.startswith("Nothing was recovered")

@@ -9,7 +9,7 @@ import pytest
 
 from everturn import __version__
 from everturn.cli.commands import COMMANDS
-from tests.cli.program import environment, everturn
+from tests.cli.program import called, environment, everturn
 
 HEAVY = {
     "anthropic",
@@ -80,7 +80,7 @@ GROUPS = {
     ],
 )
 def test_every_command_takes_a_home(name: str) -> None:
-    ended = everturn(*name.split(), "--help")
+    ended = called(*name.split(), "--help")
     assert ended.code == 0
     assert "--home DIR" in ended.out
 
@@ -91,5 +91,5 @@ def test_the_version_is_printed(tmp_path: Path) -> None:
 
 def test_a_wrong_command_or_option_is_named() -> None:
     assert "No such command 'sesions'" in everturn("sesions").err
-    wrong = everturn("run", "--prot", "1")
+    wrong = called("run", "--prot", "1")
     assert (wrong.code, "--prot" in wrong.err) == (2, True)

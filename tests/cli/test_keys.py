@@ -6,7 +6,8 @@ import urllib.request
 from pathlib import Path
 
 from everturn.home import Home, holder
-from tests.cli.program import GatewayProgram, everturn
+from tests.cli.program import GatewayProgram, called, everturn
+from tests.waiting import WAIT_S
 
 
 def code_of(home: Path, key: str, path: str) -> int:
@@ -14,7 +15,7 @@ def code_of(home: Path, key: str, path: str) -> int:
     assert who is not None
     request = urllib.request.Request(who.url + path, headers={"Authorization": f"Bearer {key}"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -22,7 +23,7 @@ def code_of(home: Path, key: str, path: str) -> int:
 
 
 def listed(home: Path) -> list[tuple[str, list[str], bool]]:
-    keys = json.loads(everturn("keys", "list", "--json", home=home).out)["keys"]
+    keys = json.loads(called("keys", "list", "--json", home=home).out)["keys"]
     return [(key["name"], key["scopes"], key["revoked_at"] is not None) for key in keys]
 
 
@@ -32,43 +33,41 @@ def test_a_key_is_made_used_listed_and_revoked_while_the_gateway_runs(tmp_path: 
         key = everturn("keys", "create", "bot", "--scope", "read", "--scope", "chat", home=tmp_path).out.strip()
         assert (code_of(tmp_path, key, "/control/status"), code_of(tmp_path, key, "/control/keys")) == (200, 403)
         assert listed(tmp_path) == [("bot", ["read", "chat"], False)]
-        again = everturn("keys", "create", "bot", home=tmp_path)
+        again = called("keys", "create", "bot", home=tmp_path)
         assert (again.code, "revoke it first" in again.err) == (1, True)
-        assert everturn("keys", "revoke", "bot", home=tmp_path).code == 0
+        assert called("keys", "revoke", "bot", home=tmp_path).code == 0
         assert code_of(tmp_path, key, "/control/status") == 401
         assert key not in gateway.output
     assert listed(tmp_path) == [("bot", ["read", "chat"], True)]
 
 
 def test_keys_of_a_stopped_home_are_in_force_at_its_next_start(tmp_path: Path) -> None:
-    nothing = everturn("keys", "create", "bot", home=tmp_path / "none")
+    nothing = called("keys", "create", "bot", home=tmp_path / "none")
     assert (nothing.code, "everturn run" in nothing.err) == (1, True)
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
-    made = everturn("keys", "create", "bot", home=tmp_path)
+    made = called("keys", "create", "bot", home=tmp_path)
     assert "not shown again" in made.err
-    table = everturn("keys", "list", home=tmp_path).out
+    table = called("keys", "list", home=tmp_path).out
     assert made.out.strip()[:9] in table
     assert made.out.strip() not in table
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
         assert code_of(tmp_path, made.out.strip(), "/api/chats/a/transcript") == 200
-    assert everturn("keys", "revoke", "bot", home=tmp_path).code == 0
-    assert everturn("keys", "revoke", "bot", home=tmp_path).code == 1
+    assert called("keys", "revoke", "bot", home=tmp_path).code == 0
+    assert called("keys", "revoke", "bot", home=tmp_path).code == 1
 
 
 def test_a_login_link_is_printed_for_a_running_gateway_only(tmp_path: Path) -> None:
-    stopped = everturn("login", home=tmp_path)
+    stopped = called("login", home=tmp_path)
     assert (stopped.code, "everturn run" in stopped.err) == (1, True)
     with GatewayProgram(tmp_path, EVERTURN_SERVER_PUBLIC_URL="https://chat.example.org") as gateway:
         gateway.ready()
         link = everturn("login", home=tmp_path).out.strip()
         assert link.startswith("https://chat.example.org/login#")
         assert link.partition("#")[2] not in gateway.output
-        assert "0 browsers" in everturn("logout", home=tmp_path).out
+        assert "0 browsers" in called("logout", home=tmp_path).out
 
 
-def test_without_a_terminal_no_link_is_printed(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
-        gateway.ready()
-        assert "login#" not in gateway.output
+def test_without_a_terminal_no_link_is_printed(shared: GatewayProgram) -> None:
+    assert "login#" not in shared.output

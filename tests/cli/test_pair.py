@@ -3,17 +3,17 @@
 import json
 from pathlib import Path
 
-from tests.cli.program import GatewayProgram, everturn
+from tests.cli.program import GatewayProgram, called, everturn
 
 
 def people(home: Path) -> list[tuple[str, str]]:
-    found = json.loads(everturn("pair", "list", "--json", home=home).out)
+    found = json.loads(called("pair", "list", "--json", home=home).out)
     return [(f"{each['platform']}:{each['id']}", each["state"]) for each in found["people"]]
 
 
 def no_request(home: Path, number: str) -> bool:
     """Whether approving this number is answered in plain words, though a column could not hold it."""
-    said = everturn("pair", "approve", "--request", number, home=home)
+    said = called("pair", "approve", "--request", number, home=home)
     return said.code == 1 and "there is no open request" in said.err
 
 
@@ -21,21 +21,21 @@ def test_people_are_turned_out_and_listed_whether_the_gateway_runs_or_not(tmp_pa
     assert people(tmp_path / "none") == []
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
-        done = everturn("pair", "revoke", "telegram:7", home=tmp_path).out
+        done = called("pair", "revoke", "telegram:7", home=tmp_path).out
         assert "0 running tasks" in done
         assert "platform called telegram:" in done  # nothing came from there
-        assert "platform called" not in everturn("pair", "revoke", "telegram:7", home=tmp_path).out
-        wrong = everturn("pair", "approve", "ABCD2345", home=tmp_path)
+        assert "platform called" not in called("pair", "revoke", "telegram:7", home=tmp_path).out
+        wrong = called("pair", "approve", "ABCD2345", home=tmp_path)
         assert (wrong.code, "no open request" in wrong.err) == (1, True)
         assert all(no_request(tmp_path, number) for number in ("12", "9" * 19))
         for nobody in ("telegram", "telegram:@eve", "matrix:eve", "api:eve"):
-            said = everturn("pair", "revoke", nobody, home=tmp_path)
+            said = called("pair", "revoke", nobody, home=tmp_path)
             assert (said.code, f"{nobody} is nobody's name" in said.err) == (1, True)
         assert people(tmp_path) == [("telegram:7", "revoked")]
     assert "platform called matrix:" in everturn("pair", "revoke", "matrix:@eve:here", home=tmp_path).out
-    assert "no open request" in everturn("pair", "approve", "ABCD2345", home=tmp_path).err
+    assert "no open request" in called("pair", "approve", "ABCD2345", home=tmp_path).err
     assert all(no_request(tmp_path, number) for number in ("12", "9" * 19, "9" * 40, "²"))
-    assert everturn("pair", "allow", "telegram:7", home=tmp_path).code == 0
+    assert called("pair", "allow", "telegram:7", home=tmp_path).code == 0
     assert people(tmp_path) == [("telegram:7", "granted"), ("matrix:@eve:here", "revoked")]
-    assert "telegram:7" in everturn("pair", "list", home=tmp_path).out
-    assert everturn("pair", "approve", home=tmp_path).code == 2
+    assert "telegram:7" in called("pair", "list", home=tmp_path).out
+    assert called("pair", "approve", home=tmp_path).code == 2

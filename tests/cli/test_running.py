@@ -4,8 +4,11 @@ import json
 import signal
 from pathlib import Path
 
-from tests.cli.outside import post
-from tests.cli.program import GatewayProgram, everturn
+import pytest
+
+from tests.cli.holding import held, holding
+from tests.cli.outside import answered, post
+from tests.cli.program import GatewayProgram, called, everturn
 
 
 def test_a_gateway_says_where_it_listens_and_ends_with_0(tmp_path: Path) -> None:
@@ -13,16 +16,16 @@ def test_a_gateway_says_where_it_listens_and_ends_with_0(tmp_path: Path) -> None
         who = gateway.ready()
         assert who.url in gateway.output
         assert gateway.kill(signal.SIGTERM) == 0
-    assert json.loads(everturn("status", "--json", home=tmp_path / "home").out)["last_life"]["ended"] == "stop"
+    assert json.loads(called("status", "--json", home=tmp_path / "home").out)["last_life"]["ended"] == "stop"
 
 
-def test_commands_ask_the_running_gateway(tmp_path: Path) -> None:
+async def test_commands_ask_the_running_gateway(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path) as gateway:
         who = gateway.ready()
-        assert everturn("chat", "ann", home=tmp_path, text="hello\n").code == 0
-        (session,) = json.loads(everturn("sessions", "--json", home=tmp_path).out)
+        await answered(tmp_path, "ann", "1", "hello")
+        (session,) = json.loads(called("sessions", "--json", home=tmp_path).out)
         assert (session["key"], session["state"]) == ("agent:main:api:dm:ann", "active")
-        assert session["session_id"] in everturn("sessions", home=tmp_path).out
+        assert session["session_id"] in called("sessions", home=tmp_path).out
         status = json.loads(everturn("status", "--json", home=tmp_path).out)
         assert (status["running"], status["pid"], status["url"]) == (True, who.pid, who.url)
         assert f"process {who.pid}" in everturn("status", home=tmp_path).out
@@ -32,43 +35,44 @@ def test_the_same_life_is_told_by_the_gateway_and_by_the_stopped_home(tmp_path: 
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
         post(tmp_path, "ann", "a/b@c%", "hello")
-        assert everturn("chat", "ann", home=tmp_path, text="and more\n").code == 0
-        running = everturn("explain", "a/b@c%", "--json", home=tmp_path)
-        assert everturn("stop", home=tmp_path).code == 0
-    stopped = everturn("explain", "a/b@c%", "--json", home=tmp_path)
+        assert everturn("chat", "ann", home=tmp_path, text="and more\n").code == 0  # so that both were delivered
+        running = called("explain", "a/b@c%", "--json", home=tmp_path)
+        assert called("stop", home=tmp_path).code == 0
+    stopped = called("explain", "a/b@c%", "--json", home=tmp_path)
     assert json.loads(running.out) == json.loads(stopped.out)
     assert json.loads(stopped.out)[0]["state"] == "done"
 
 
-def test_a_second_gateway_is_refused_and_told_who_holds_the_home(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
-        who = gateway.ready()
-        second = everturn("run", "--port", "0", home=tmp_path)
-        assert second.code == 78
-        assert f"process {who.pid}" in second.err
-        assert who.url in second.err
+def test_a_second_gateway_is_refused_and_told_who_holds_the_home(shared: GatewayProgram) -> None:
+    who = shared.holder()
+    second = everturn("run", "--port", "0", home=shared.home)
+    assert second.code == 78
+    assert f"process {who.pid}" in second.err
+    assert who.url in second.err
 
 
-def test_a_killed_gateway_leaves_a_home_one_can_look_into(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
+async def test_a_killed_gateway_leaves_a_home_one_can_look_into(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path, **holding(tmp_path)) as gateway:
         gateway.ready()
-        assert everturn("chat", "ann", home=tmp_path, text="hello\n").code == 0
-        post(tmp_path, "ann", "long", "work 1 600")
+        await answered(tmp_path, "ann", "1", "hello")
+        post(tmp_path, "ann", "long", "hold")
+        await held(tmp_path)
         gateway.kill()
-    (session,) = json.loads(everturn("sessions", "--json", home=tmp_path).out)
+    (session,) = json.loads(called("sessions", "--json", home=tmp_path).out)
     assert (session["state"], session["running"]) == ("active", False)
-    assert "No gateway runs" in everturn("status", home=tmp_path).out
-    assert json.loads(everturn("status", "--json", home=tmp_path).out)["last_life"]["ended"] == "unclean"
-    assert "the message is being answered" in everturn("explain", "long", home=tmp_path).out
+    assert "No gateway runs" in called("status", home=tmp_path).out
+    assert json.loads(called("status", "--json", home=tmp_path).out)["last_life"]["ended"] == "unclean"
+    assert "the message is being answered" in called("explain", "long", home=tmp_path).out
 
 
+@pytest.mark.prove
 def test_a_crash_and_its_note_are_told(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path, "--supervise") as gateway:
         gateway.ready()
         post(tmp_path, "ann", "fatal", "crash")
         gateway.ready(times=2)
         assert everturn("chat", "ann", home=tmp_path, text="still there?\n").code == 0
-        told = everturn("explain", "fatal", home=tmp_path).out
+        told = called("explain", "fatal", home=tmp_path).out
         assert gateway.kill(signal.SIGTERM) == 0
     assert "attempt 1 ended: the gateway ended while it was running" in told
     assert "attempt 2 began with the note resume:restart_interrupted" in told
@@ -80,8 +84,8 @@ def test_everything_works_on_postgresql(tmp_path: Path, database_url: str) -> No
     with GatewayProgram(tmp_path, **env) as gateway:
         gateway.ready()
         assert "You said: hello" in everturn("chat", "ann", home=tmp_path, text="hello\n", **env).out
-        running = everturn("sessions", "--json", home=tmp_path, **env)
-        assert everturn("stop", home=tmp_path, **env).code == 0
+        running = called("sessions", "--json", home=tmp_path, **env)
+        assert called("stop", home=tmp_path, **env).code == 0
     assert json.loads(everturn("sessions", "--json", home=tmp_path, **env).out) == json.loads(running.out)
     assert not (tmp_path / "everturn.db").exists()
 
@@ -90,11 +94,11 @@ def test_settings_that_became_wrong_hinder_only_a_restart(tmp_path: Path) -> Non
     with GatewayProgram(tmp_path) as gateway:
         before = gateway.ready()
         (tmp_path / "everturn.toml").write_text("[server]\nprot = 1\n")
-        assert everturn("sessions", "--json", home=tmp_path).code == 0
+        assert called("sessions", "--json", home=tmp_path).code == 0
         refused = everturn("restart", home=tmp_path)
         assert (refused.code, "server.prot" in refused.err) == (78, True)
         assert gateway.holder() == before
-        assert everturn("stop", home=tmp_path).code == 0
+        assert called("stop", home=tmp_path).code == 0
 
 
 def test_status_says_which_platform_can_not_be_read_and_since_when(tmp_path: Path) -> None:
@@ -103,7 +107,7 @@ def test_status_says_which_platform_can_not_be_read_and_since_when(tmp_path: Pat
     with GatewayProgram(tmp_path, **env) as gateway:
         gateway.ready()
         gateway.shows("telegram is not readable")
-        told = everturn("status", home=tmp_path).out
+        told = called("status", home=tmp_path).out
     (line,) = (line for line in told.splitlines() if line.startswith("telegram 123456"))
     assert " can not be read since 2" in line
     assert "secret-of-the-tests" not in told

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from everturn.home import Home, HomeLock
 from everturn.testing import FakePlatform, ScriptedAgent, World
-from tests.cli.program import everturn
+from tests.cli.program import Ended, called, everturn
 
 LOOKING = [("sessions",), ("status",), ("explain", "m1"), ("config", "show"), ("stop",), ("restart",), ("version",)]
 
@@ -22,24 +23,26 @@ async def conversation(home: Path, *chats: str) -> None:
         await platform.until(lambda: len(platform.screen) == len(chats))
 
 
-@pytest.mark.parametrize("command", LOOKING)
-def test_looking_at_a_home_that_does_not_exist_makes_nothing(tmp_path: Path, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("run", "command"), [(everturn, LOOKING[0]), *((called, command) for command in LOOKING)])
+def test_looking_at_a_home_that_does_not_exist_makes_nothing(
+    tmp_path: Path, run: Callable[..., Ended], command: tuple[str, ...]
+) -> None:
     home = tmp_path / "none"
-    ended = everturn(*command, home=home)
+    ended = run(*command, home=home)
     assert ended.code == (1 if command[0] in {"explain", "restart"} else 0)
     assert ended.out + ended.err
     assert not home.exists()
 
 
 def test_a_home_without_sessions_has_an_empty_list(tmp_path: Path) -> None:
-    assert json.loads(everturn("sessions", "--json", home=tmp_path).out) == []
-    assert everturn("sessions", home=tmp_path).out == f"There are no sessions in {tmp_path}.\n"
+    assert json.loads(called("sessions", "--json", home=tmp_path).out) == []
+    assert called("sessions", home=tmp_path).out == f"There are no sessions in {tmp_path}.\n"
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_sessions_are_listed_for_people_and_programs(tmp_path: Path) -> None:
     await conversation(tmp_path, "one", "two")
-    listed = json.loads(everturn("sessions", "--json", home=tmp_path).out)
+    listed = json.loads(called("sessions", "--json", home=tmp_path).out)
     assert [each["key"] for each in listed] == ["agent:main:fake:dm:one", "agent:main:fake:dm:two"]
     assert {each["state"] for each in listed} == {"active"}
     table = everturn("sessions", home=tmp_path).out.splitlines()
@@ -60,7 +63,7 @@ async def test_the_life_of_a_message_is_told_in_order(tmp_path: Path) -> None:
     places = [told.find(words) for words in wanted]
     assert -1 not in places, told
     assert places[:3] == sorted(places[:3])
-    (life,) = json.loads(everturn("explain", "m1", "--json", home=tmp_path).out)
+    (life,) = json.loads(called("explain", "m1", "--json", home=tmp_path).out)
     assert (life["state"], life["turn"]["attempts"][0]["note"]) == ("done", None)
 
 
@@ -70,23 +73,23 @@ async def test_all_messages_with_one_id_are_told(tmp_path: Path) -> None:
         platform.say("one", "hello", "same")
         platform.say("two", "hello", "same")
         await platform.until(lambda: len(platform.screen) == 2)
-    told = everturn("explain", "same", home=tmp_path)
+    told = called("explain", "same", home=tmp_path)
     assert "same@one" in told.out
     assert "same@two" in told.out
 
 
 async def test_an_unknown_message_is_said_to_be_unknown(tmp_path: Path) -> None:
     await conversation(tmp_path, "one")
-    ended = everturn("explain", "nobody", home=tmp_path)
+    ended = called("explain", "nobody", home=tmp_path)
     assert (ended.code, ended.out) == (1, "")
     assert "no message with the id 'nobody'" in ended.err
 
 
 async def test_status_tells_how_the_last_life_ended(tmp_path: Path) -> None:
     await conversation(tmp_path, "one")
-    status = json.loads(everturn("status", "--json", home=tmp_path).out)
+    status = json.loads(called("status", "--json", home=tmp_path).out)
     assert (status["running"], status["last_life"]["ended"]) == (False, "stop")
-    assert f"No gateway runs on {tmp_path}" in everturn("status", home=tmp_path).out
+    assert f"No gateway runs on {tmp_path}" in called("status", home=tmp_path).out
 
 
 async def test_a_home_that_is_released_meanwhile_is_waited_for(tmp_path: Path) -> None:
@@ -99,7 +102,7 @@ async def test_a_home_that_is_released_meanwhile_is_waited_for(tmp_path: Path) -
 
 def test_a_damaged_database_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "everturn.db").write_text("this is not a database, but long enough to look at" * 10)
-    ended = everturn("sessions", home=tmp_path)
+    ended = called("sessions", home=tmp_path)
     assert (ended.code, ended.out, ended.err.count("\n")) == (78, "", 1)
     assert "is not an Everturn database" in ended.err
 
@@ -110,5 +113,5 @@ async def test_another_file_of_settings_names_another_store(tmp_path: Path) -> N
     other.mkdir()
     await conversation(other, "one")
     (tmp_path / "some.toml").write_text(f'[store]\nurl = "sqlite:///{other / "everturn.db"}"\n')
-    listed = everturn("sessions", "--json", "--config", str(tmp_path / "some.toml"), home=home)
+    listed = called("sessions", "--json", "--config", str(tmp_path / "some.toml"), home=home)
     assert len(json.loads(listed.out)) == 1

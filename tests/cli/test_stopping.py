@@ -5,10 +5,12 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from everturn.home import Home, HomeLock, holder
 from tests.cli.holding import held, holding, let_go
 from tests.cli.outside import post
-from tests.cli.program import GatewayProgram, everturn
+from tests.cli.program import GatewayProgram, called, everturn
 
 
 def test_stop_waits_until_the_gateway_is_gone(tmp_path: Path) -> None:
@@ -18,17 +20,18 @@ def test_stop_waits_until_the_gateway_is_gone(tmp_path: Path) -> None:
         assert (stopped.code, stopped.out) == (0, "The gateway is stopped.\n")
         assert holder(Home(tmp_path)) is None
         assert gateway.wait() == 0
-    assert everturn("stop", home=tmp_path).out == f"No gateway runs on {tmp_path}.\n"
-    assert json.loads(everturn("status", "--json", home=tmp_path).out)["last_life"]["asked_by"] == "everturn stop"
+    assert called("stop", home=tmp_path).out == f"No gateway runs on {tmp_path}.\n"
+    assert json.loads(called("status", "--json", home=tmp_path).out)["last_life"]["asked_by"] == "everturn stop"
 
 
 def test_stop_ends_a_supervised_gateway_for_good(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path, "--supervise") as gateway:
         gateway.ready()
-        assert everturn("stop", home=tmp_path).code == 0
+        assert called("stop", home=tmp_path).code == 0
         assert gateway.wait() == 0
 
 
+@pytest.mark.prove
 def test_stop_ends_a_supervisor_that_is_about_to_start_the_next_gateway(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path, "--supervise") as gateway:
         for life in (1, 2, 3):  # the pauses double
@@ -37,7 +40,7 @@ def test_stop_ends_a_supervisor_that_is_about_to_start_the_next_gateway(tmp_path
         stopped = everturn("stop", home=tmp_path)
         assert (stopped.code, stopped.out) == (0, "The gateway is stopped.\n")
         assert gateway.wait() == 0
-    assert everturn("stop", home=tmp_path).out == f"No gateway runs on {tmp_path}.\n"
+    assert called("stop", home=tmp_path).out == f"No gateway runs on {tmp_path}.\n"
 
 
 def test_restart_waits_for_a_new_life_without_a_supervisor(tmp_path: Path) -> None:
@@ -51,6 +54,7 @@ def test_restart_waits_for_a_new_life_without_a_supervisor(tmp_path: Path) -> No
         assert gateway.kill(signal.SIGTERM) == 0
 
 
+@pytest.mark.prove
 def test_restart_under_a_supervisor_is_a_new_process(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path, "--supervise") as gateway:
         before = gateway.ready()
@@ -68,21 +72,22 @@ async def test_what_a_restart_cuts_off_goes_on_with_its_note(tmp_path: Path) -> 
         assert everturn("restart", home=tmp_path).code == 0
         let_go(tmp_path)
         assert "done: let go" in everturn("chat", "ann", home=tmp_path, text="hello\n").out
-        told = everturn("explain", "long", home=tmp_path).out
+        told = called("explain", "long", home=tmp_path).out
         assert gateway.kill(signal.SIGTERM) == 0
     assert "with the note resume:restart_timeout" in told
 
 
 def test_restart_without_a_gateway_fails_and_says_how_to_start_one(tmp_path: Path) -> None:
-    ended = everturn("restart", home=tmp_path)
+    ended = called("restart", home=tmp_path)
     assert (ended.code, ended.out) == (1, "")
     assert "everturn run" in ended.err
 
 
-def test_a_wait_has_an_end(tmp_path: Path) -> None:
-    with GatewayProgram(tmp_path) as gateway:
+async def test_a_wait_has_an_end(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path, **holding(tmp_path)) as gateway:
         gateway.ready()
-        post(tmp_path, "ann", "long", "work 1 600")
+        post(tmp_path, "ann", "long", "hold")
+        await held(tmp_path)
         ended = everturn("stop", "--timeout", "0.2", home=tmp_path)
         assert ended.code == 1
         assert "did not stop within 0.2 s" in ended.err

@@ -9,12 +9,13 @@ from openai import OpenAI
 
 from everturn.home import Home
 from tests.cli.program import GatewayProgram
+from tests.waiting import WAIT_S
 
 KEYED: dict[str, Any] = {"model": "main", "extra_headers": {"Idempotency-Key": "k1", "X-Everturn-Session": "notes"}}
 
 
 def client(gateway: GatewayProgram, home: Path) -> OpenAI:
-    return OpenAI(base_url=f"{gateway.ready().url}/v1", api_key=Home(home).api_token(), max_retries=0, timeout=60)
+    return OpenAI(base_url=f"{gateway.ready().url}/v1", api_key=Home(home).api_token(), max_retries=0, timeout=WAIT_S)
 
 
 def say(api: OpenAI, text: str, **more: Any) -> str:
@@ -24,6 +25,7 @@ def say(api: OpenAI, text: str, **more: Any) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
 
 
+@pytest.mark.prove
 def test_the_answer_survives_the_process_that_was_asked(tmp_path: Path) -> None:
     """The demo kills its process with SIGKILL, in the middle of the stream."""
     with GatewayProgram(tmp_path) as first, client(first, tmp_path) as api:

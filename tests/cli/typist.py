@@ -5,11 +5,16 @@ import pty
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from tests.cli.program import LONGEST_S, PROGRAM, environment
+from tests.cli.program import PROGRAM, environment
+from tests.waiting import WAIT_S, NotSeen
+
+AGAIN_S = WAIT_S / 15  # a person whose key was not heard presses it again
 
 
 class Typist:
@@ -28,33 +33,54 @@ class Typist:
         """Type."""
         os.write(self._ours, text.encode())
 
-    def shows(self, text: str) -> str:
+    def presses(self, key: str, shown: str) -> str:
+        """Press a key until this stands on the screen: Ctrl-D between two prompts, before the line editor has the terminal
+        again, means nothing to it.
+        """
+        until = time.monotonic() + WAIT_S
+        while time.monotonic() < until:
+            self.enter(key)
+            with suppress(NotSeen):
+                return self.shows(shown, AGAIN_S)
+        return self.shows(shown)
+
+    def shows(self, text: str, within_s: float = WAIT_S) -> str:
         """Wait until this stands on the screen; all that stands there."""
+        until = time.monotonic() + within_s
         while text.encode() not in self._seen:
-            ready, _, _ = select.select([self._ours], [], [], LONGEST_S)
-            assert ready, self._seen.decode()
+            ready, _, _ = select.select([self._ours], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                raise NotSeen(f"{text!r} not within {within_s:g} s; on the screen instead:\n{self._screen()}")
             self._seen += os.read(self._ours, 4096)
-        return self._seen.decode()
+        return self._screen()
 
     def ends(self) -> int:
         """Wait for its end; the exit code."""
-        return self._process.wait(LONGEST_S)
+        try:
+            return self._process.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            raise NotSeen(f"it did not end within {WAIT_S:g} s; on the screen:\n{self._screen()}") from None
 
     def interrupts(self) -> int:
-        """Ctrl-C, again if it was too early to be heard."""
-        while True:
+        """Ctrl-C, again if it was too early to be heard: the line editor misses one between its prompt and its wait."""
+        until = time.monotonic() + WAIT_S
+        while time.monotonic() < until:
             self._process.send_signal(signal.SIGINT)
             try:
-                return self._process.wait(15)
+                return self._process.wait(AGAIN_S)
             except subprocess.TimeoutExpired:
                 continue
+        return self.ends()
+
+    def _screen(self) -> str:
+        return self._seen.decode(errors="replace")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._process.kill()
-        self._process.wait(LONGEST_S)
+        self._process.wait(WAIT_S)
         os.close(self._ours)
 
 

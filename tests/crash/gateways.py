@@ -17,12 +17,11 @@ import httpx
 
 from everturn.home import Home, holder
 from tests.history import Seen
-from tests.waiting import Changes
+from tests.waiting import WAIT_S, Changes, within
 
 PROGRAM = (sys.executable, "-P", "-m", "everturn")
 # Where the system has it: a gateway dies with us (or with its tracer), even if nobody can clean up any more.
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--") if shutil.which("setpriv") else ()
-LONGEST_S = 60.0
 READY = "] ready "
 LINE = 1 << 20
 BREAKERS_OFF = {"EVERTURN_RECOVERY_STUCK_AFTER": "0", "EVERTURN_RECOVERY_UNCLEAN_BOOTS": "0"}
@@ -68,7 +67,7 @@ class Lives:
     ) -> None:
         self.home = home
         self.seen = seen or home
-        self.changes = Changes()
+        self.changes = Changes(lambda: self.output)
         self.lines: list[str] = []
         self.start_s = 0.0
         self._command = [*prefix, *ENDS_WITH_US, *PROGRAM, "run", "--home", str(home), "--port", "0", *arguments]
@@ -134,13 +133,13 @@ class Lives:
         """Wait until it said so often that it is ready. An end instead is an error that shows the log."""
         reading = self._reading
         assert reading is not None
-        await self.changes.until(lambda: self.readies >= times or reading.done(), LONGEST_S)
+        await self.changes.until(lambda: self.readies >= times or reading.done())
         assert self.readies >= times, f"it ended instead of being ready:\n{self.output}"
         return self
 
     async def logs(self, words: str) -> None:
         """Wait until it wrote these words."""
-        await self.changes.until(lambda: words in self.output, LONGEST_S)
+        await self.changes.until(lambda: words in self.output)
 
     async def lives_for(self, seconds: float) -> None:
         """Wait for its end, but only for so long."""
@@ -163,8 +162,8 @@ class Lives:
         """Wait for the end of the process and of its output; the exit code."""
         assert self._process is not None
         assert self._reading is not None
-        code = await asyncio.wait_for(self._process.wait(), LONGEST_S)
-        await asyncio.wait({self._reading}, timeout=LONGEST_S)
+        code = await asyncio.wait_for(self._process.wait(), WAIT_S)
+        await asyncio.wait({self._reading}, timeout=WAIT_S)
         return code
 
     async def killed(self) -> None:
@@ -205,7 +204,7 @@ class Gateway(Lives):
         seen: Path | None = None,
     ) -> None:
         super().__init__(home, *arguments, settings=settings, prefix=prefix, seen=seen)
-        self._http = httpx.AsyncClient(trust_env=False, verify=False, timeout=30.0, limits=httpx.Limits())
+        self._http = httpx.AsyncClient(trust_env=False, verify=False, timeout=WAIT_S, limits=httpx.Limits())
 
     async def __aexit__(self, *_: object) -> None:
         await super().__aexit__()
@@ -266,7 +265,7 @@ class Gateway(Lives):
         """The events of a chat as they come, until the connection ends; then TransportError, or just the end."""
         headers = self._headers() | {"Last-Event-ID": str(after)} if after else self._headers()
         address = self._address(f"/api/chats/{chat}/events?after=0")
-        patience = httpx.Timeout(30.0, read=LONGEST_S)
+        patience = httpx.Timeout(WAIT_S, read=4 * WAIT_S)  # nothing may be said for a while
         async with self._http.stream("GET", address, headers=headers, timeout=patience) as answer:
             if answer.status_code != 200:
                 raise httpx.ConnectError(f"events are answered with {answer.status_code}")
@@ -282,8 +281,8 @@ class Gateway(Lives):
 
     async def events(self, chat: str, kind: str, **data: object) -> list[Seen]:
         """That event and everything before it that is kept."""
-        found = []
-        async with asyncio.timeout(LONGEST_S), self.stream(chat, 0) as events:
+        found: list[Seen] = []
+        async with within(WAIT_S, lambda: [*found, self.output]), self.stream(chat, 0) as events:
             async for event in events:
                 if event.id:
                     found.append(event)
@@ -319,7 +318,7 @@ async def command(*arguments: str, home: Path) -> Ended:
         *PROGRAM, *arguments, "--home", str(home), env=environment({}), stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    out, err = await asyncio.wait_for(process.communicate(), LONGEST_S)
+    out, err = await asyncio.wait_for(process.communicate(), WAIT_S)
     assert process.returncode is not None
     return Ended(process.returncode, out.decode(), err.decode())
 

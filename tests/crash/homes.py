@@ -1,6 +1,5 @@
 """Fresh homes for processes that die: a folder, a database on one of the engines, and a platform with nothing on its screen."""
 
-import asyncio
 import itertools
 from pathlib import Path
 
@@ -30,5 +29,5 @@ class Homes:
     def _new_database(self, folder: Path) -> str:
         if not self._database:
             return self._empty.copy(folder)
-        asyncio.run(empty_database(self._database))
+        empty_database(self._database)
         return self._database

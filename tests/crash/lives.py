@@ -129,7 +129,9 @@ def answer_to(words: str) -> str:
 
 def live(life: Life) -> None:
     """The process's whole life; its exit code says how it ended."""
-    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)  # it is not closed: what still runs when a life ends is abandoned, not tidied up
+    runner = asyncio.Runner(
+        loop_factory=uvloop.new_event_loop
+    )  # it is not closed: what still runs when a life ends is abandoned, not tidied up
     try:
         code = runner.run(_live(life))
     except asyncio.CancelledError:
@@ -142,7 +144,7 @@ async def _live(life: Life) -> int:
     agent = life.agent(life.folder)
     world = World(life.url, agent, [platform], settings=life.settings, media=Media(life.folder / "files"))
     hits: Counter[str] = Counter()
-    points.install(_hook(life.death) if life.death else lambda name: hits.update([name]))
+    points.install(die_at(life.death) if life.death else lambda name: hits.update([name]))
     agent.send = partial(_send, world)  # a turn may go on before the start has ended
     await world.start()
     scenario = asyncio.ensure_future((life.play or SCENARIOS[life.scenario])(world, platform, agent))
@@ -168,7 +170,8 @@ async def _wait_for(failed: asyncio.Future[None]) -> None:
         await asyncio.shield(failed)
 
 
-def _hook(death: Death) -> Callable[[str], None]:
+def die_at(death: Death) -> Callable[[str], None]:
+    """What lets the process die there, or cancels the task that gets there."""
     hits = 0
 
     def reached(name: str) -> None:

@@ -13,11 +13,11 @@ import httpx
 
 from tests.crash.gateways import Gateway
 from tests.history import Post, Seen, Watched
-from tests.waiting import Changes
+from tests.waiting import WAIT_S, Changes, within
 
 OUTSTANDING = 6  # messages a person leaves unanswered before they wait
 AGAIN_S = 0.05
-FINISH_S = 120.0
+FINISH_S = 4 * WAIT_S  # everybody's last answer, after several starts
 
 
 class People:
@@ -30,8 +30,9 @@ class People:
         self.script = script
         self.tools = tools
         self.watched = Watched()
-        self.changes = Changes()
+        self.changes = Changes(lambda: [person.where() for person in self._people if not person.content()])
         self.closing = False
+        self.happened = 0  # acknowledgements and events, of everybody
         self._moments = itertools.count(1)
         self._people = [Person(self, f"chat-{number}", Random(random.random())) for number in range(chats)]
         self._watching: list[asyncio.Task[None]] = []
@@ -74,6 +75,11 @@ class People:
         before = sum(post.answers.count(503) for post in posts.values())
         await self.changes.until(lambda: sum(post.answers.count(503) for post in posts.values()) > before)
 
+    async def until_seen(self, more: int) -> None:
+        """Wait until so much more was acknowledged or came as an event."""
+        wanted = self.happened + more
+        await self.changes.until(lambda: self.happened >= wanted)
+
     async def until_answered(self, replies: int) -> None:
         """Wait until so many more replies were seen."""
         wanted = self._replies() + replies
@@ -89,12 +95,8 @@ class People:
     async def _finish(self) -> None:
         self.closing = True
         self.changes.changed()
-        try:
-            async with asyncio.timeout(FINISH_S):
-                await self.content()
-        except TimeoutError:
-            stuck = [person.where() for person in self._people if not person.content()]
-            raise AssertionError("\n".join([f"not settled: {stuck}", self.gateway.output])) from None
+        async with within(FINISH_S, lambda: [*(each.where() for each in self._people), self.gateway.output]):
+            await self.content()
 
 
 class Person:
@@ -129,7 +131,9 @@ class Person:
             try:
                 async with self._gateway.stream(self.chat, self._last()) as events:
                     async for event in events:
+                        self._people.happened += 1
                         self._take(event)
+                        self._people.changes.changed()
             except (httpx.TransportError, FileNotFoundError):
                 pass
             await self._gateway.changes.next(AGAIN_S)
@@ -150,6 +154,7 @@ class Person:
             told = await self._gateway.post(self.chat, post.id, post.text)
             if told is not None:
                 post.answers.append(told.status)
+                self._people.happened += 1
                 self._people.changes.changed()
                 if told.status in {200, 202}:
                     post.acknowledged = post.acknowledged or self._people.moment()
@@ -191,7 +196,6 @@ class Person:
                 self.answered.add(str(event.data["to"]))
             if event.kind == "turn":
                 self._idle = event.data["state"] == "answered"
-            self._people.changes.changed()
 
     def _last(self) -> int:
         return max((event.id for event in self._events[-2:]), default=0)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+import uvloop
 
 from everturn import points
 from everturn.clock import SystemClock
@@ -22,9 +23,9 @@ from everturn.testing import World
 from tests.crash.growing import SETTINGS, Growing
 from tests.crash.pressing import QUESTION, Careful, Notes
 from tests.synapse import Person
+from tests.waiting import WAIT_S
 
 DIED, DONE = 137, 0
-LONGEST_S = 60
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def pressed(life: MatrixLife, watcher: Person) -> bool:
 
 async def _press(life: MatrixLife) -> None:
     with closing(Person(life.homeserver, *life.watcher)) as watcher:
-        await watcher.until(lambda: pressed(life, watcher), LONGEST_S)
+        await watcher.until(lambda: pressed(life, watcher), WAIT_S)
 
 
 async def _seen(life: MatrixLife, words: str) -> None:
@@ -64,7 +65,7 @@ async def _seen(life: MatrixLife, words: str) -> None:
     with closing(Person(life.homeserver, *life.watcher)) as watcher:
         seen = watcher.seen
         await watcher.until(
-            lambda: any(text.startswith(words) for text in seen.screen(life.room).texts(life.user)), LONGEST_S
+            lambda: any(text.startswith(words) for text in seen.screen(life.room).texts(life.user)), WAIT_S
         )
 
 
@@ -72,7 +73,8 @@ def live(life: MatrixLife) -> None:
     """The process's whole life. A death runs no except, no finally, no callback."""
     reached: Counter[str] = Counter()
     points.install(_hook(life, reached))
-    asyncio.run(_live(life))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_live(life))
     if life.visited:
         Path(life.visited).write_bytes(msgspec.json.encode(reached))
     os._exit(DONE)

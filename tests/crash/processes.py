@@ -4,6 +4,7 @@ import multiprocessing
 from collections.abc import Callable, Sequence
 
 from tests.crash.lives import Life, live
+from tests.waiting import WAIT_S
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
@@ -18,7 +19,7 @@ _context.set_forkserver_preload(
         "everturn.store.postgres",
     ]
 )
-LONGEST_S = 150  # longer than any life itself waits
+LONGEST_S = 4 * WAIT_S  # longer than any of them waits itself
 
 
 def run_process(target: Callable[..., None], *args: object) -> int:
@@ -31,14 +32,6 @@ def run_process(target: Callable[..., None], *args: object) -> int:
     process.join()
     process.close()
     return -1 if code is None else code
-
-
-def at_every_hit(die: Callable[[int], object]) -> int:
-    """Die at the first, second, ... hit until a life passes with none left (None); how many deaths there were."""
-    deaths = 0
-    while die(deaths + 1) is not None:
-        deaths += 1
-    return deaths
 
 
 def run_life(life: Life) -> int:

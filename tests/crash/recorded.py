@@ -32,5 +32,7 @@ def check(scenario: str, hits: Mapping[str, int]) -> None:
         LIST.write_text(f"{text}\n", encoding="utf-8")
     known = hits_of(scenario)
     differing = {point: (known.get(point, 0), found.get(point, 0)) for point in sorted({*known, *found})}
-    wrong = [f"{point}: {before} recorded, {now} counted" for point, (before, now) in differing.items() if before != now]
+    wrong = [
+        f"{point}: {before} recorded, {now} counted" for point, (before, now) in differing.items() if before != now
+    ]
     assert not wrong, "\n".join([f"the scenario {scenario!r} passes other points (record again: make points):", *wrong])

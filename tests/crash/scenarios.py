@@ -15,7 +15,7 @@ from everturn.store.open import open_store
 from everturn.testing import FakePlatform
 from everturn.testing_model import read_log
 from tests.contracts.store import broken, select
-from tests.crash import admitted, operated, sent_files
+from tests.crash import admitted, changed_chats, operated, sent_files
 from tests.crash.asking import AskingAgent, asks
 from tests.crash.busy_lives import FIRST, SECOND, Digger, answers
 from tests.crash.filling import Filling
@@ -34,7 +34,9 @@ class Scenario:
 
     fresh: Callable[[Homes, Death | None], Life]
     check: Callable[[Life, object], None]
-    only: tuple[str, ...] = ()  # the points that it is for, where others have no meaning in it; none: all that it passes
+    only: tuple[
+        str, ...
+    ] = ()  # the points that it is for, where others have no meaning in it; none: all that it passes
     cancelled: bool = False  # whether the task that reaches a point is also cancelled there
 
 
@@ -152,5 +154,7 @@ SCENARIOS: dict[str, Scenario] = {
     "operator": own(operated.Operated, operated.seen_once, "action.committed"),
     "access": own(admitted.Watched, admitted.told_once, "person.let_in", "person.revoked", settings=admitted.PAIRING),
     "backlog": own(admitted.Away, admitted.asked_once, "backlog.settled", settings=admitted.ASKING),
+    "moved": own(changed_chats.Moving, changed_chats.went_on, "inbox.before", "inbox.committed", "chat.moved"),
+    "fails": own(changed_chats.Failing, changed_chats.failed_once),
     "directory": own(Filling, lambda _life, _at: None, "channels.kept"),
 }  # fmt: skip

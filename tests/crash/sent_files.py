@@ -49,14 +49,17 @@ class Teller:
         await world.stop()
 
 
-WANTED = ("I did not get gone.txt (the file is gone)", "<out.txt> here", "answer: ")
+WANTED = [
+    "I did not get gone.txt (the file is gone). I answer without it.",
+    "<out.txt> here",
+    "answer: look\n\n[image: cat.png, image/png, 15 bytes, /files/FtD49ixSHrVuixtFR97kRm/cat.png]"
+    "\n\n[document gone.txt did not arrive: the file is gone]",
+]
 
 
 def delivered_once(life: Life, at: object) -> None:
     """What came is there with the same text, what goes out is delivered once, and the sender gets one notice of what is missing."""
-    seen = asyncio.run(screen_of(life))
-    assert [sum(text.startswith(words) for text in seen) for words in WANTED] == [1] * len(WANTED), (at, seen)
-    assert len(seen) == len(WANTED), (at, seen)
+    assert sorted(asyncio.run(screen_of(life))) == sorted(WANTED), at
     assert len(list((life.folder / "files").iterdir())) == 2, at
 
 

@@ -191,10 +191,15 @@ def tell(number: int, stories: int, empty: Callable[[], str] = str) -> Totals:
     """So many stories, which the number alone decides; `empty` returns the address of an empty store for each."""
     totals = Totals()
     for place in range(stories):
-        story = drawn(Random(f"{number}/{place}"))
-        try:
-            story.happens(totals, empty())
-        except AssertionError as error:
-            error.add_note(f"SEED={number}, number {place}: {story}")
-            raise
+        tell_one(number, place, totals, empty())
     return totals
+
+
+def tell_one(number: int, place: int, totals: Totals, url: str = "") -> None:
+    """One of them."""
+    story = drawn(Random(f"{number}/{place}"))
+    try:
+        story.happens(totals, url)
+    except AssertionError as error:
+        error.add_note(f"seed {number}, number {place}: {story}")
+        raise

@@ -5,12 +5,16 @@ Time passes faster than it does: what waits for seconds waits for moments.
 
 import asyncio
 import contextlib
+import json
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from everturn import points
 from everturn.agent.interface import Answer, TurnContext
@@ -26,14 +30,14 @@ from everturn.platform.interface import Limits
 from everturn.store.operations.approvals import ApprovalAnswer
 from everturn.testing import Fault, World, key_of
 from tests.crash.asking import questions
-from tests.crash.lives import DIED, DONE, STUCK, Death
+from tests.crash.lives import DONE, STUCK, Death, die_at
 from tests.crash.noting import Noting, NotingCards, NotingDeletions, NotingEdits
 from tests.crash.seen import CURSOR, asks_about_doubt, faults_of
 from tests.gateway.scenes import life_of
-from tests.waiting import read_until
+from tests.waiting import WAIT_S, read_until
 
 FASTER = 50
-LONGEST_S = 120.0  # a life commits some dozen times: also where each of them takes seconds
+LONGEST_S = 2 * WAIT_S  # a life has many waits
 SEEN_S = 0.15
 AGAIN_S = 0.5
 UNHURRIED = Patience(
@@ -198,13 +202,15 @@ async def _act(_call: ToolCall, _key: str) -> str:
 
 def live(stream: Stream) -> None:
     """The process's whole life."""
-    os._exit(asyncio.Runner().run(play(stream)))  # not closed: what still runs at its end is abandoned
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    os._exit(runner.run(play(stream)))  # not closed: what still runs at its end is abandoned
 
 
 async def play(stream: Stream) -> int:
     """A life in this process, to its end or to its death."""
     platform = stream.platform()
-    points.install(_dies(stream.death) if stream.death else None)
+    hits: Counter[str] = Counter()
+    points.install(die_at(stream.death) if stream.death else lambda name: hits.update([name]))
     settings = replace(SETTINGS, on_doubt=stream.on_doubt)
     world = World(stream.url, Teller(stream, platform), [platform], Hasty(stream.began), settings)
     await world.start()
@@ -215,6 +221,7 @@ async def play(stream: Stream) -> int:
     except TimeoutError:
         return STUCK
     await world.stop()
+    (stream.folder / "hits").write_text(json.dumps(hits))
     return code
 
 
@@ -268,15 +275,3 @@ def _has_ended(stream: Stream, platform: Noting, life: dict[str, Any]) -> bool:
 def _is_right(stream: Stream, platform: Noting) -> bool:
     asked = stream.ends == "doubtful"
     return len(platform.texts("one")) == 1 + asked if stream.ends != "sent" else not faults_of(platform, stream.whole)
-
-
-def _dies(death: Death) -> Callable[[str], None]:
-    left = death.hit
-
-    def reached(name: str) -> None:
-        nonlocal left
-        left -= name == death.point
-        if left == 0:
-            os._exit(DIED)
-
-    return reached

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import msgspec
+import uvloop
 
 from everturn import points
 from everturn.agent.interface import Agent
@@ -19,10 +20,9 @@ from everturn.testing import ScriptedAgent, World
 from everturn.testing_telegram import TOKEN
 from tests.crash.growing import SETTINGS, Growing
 from tests.crash.pressing import ALLOW, Careful, Notes
-from tests.waiting import poll
+from tests.waiting import WAIT_S, poll
 
 DIED, DONE = 137, 0
-LONGEST_S = 60
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def pressed(life: TelegramLife) -> bool:
 
     def press() -> bool:
         order = {"who": life.asks, "does": "presses_newest", "with": {"label": ALLOW}}
-        answer = httpx.post(f"{life.telegram}/control/people", json=order, timeout=LONGEST_S)
+        answer = httpx.post(f"{life.telegram}/control/people", json=order, timeout=WAIT_S)
         return bool(answer.raise_for_status().json()["result"])
 
     return Notes.of(life.database).pressed(press)
@@ -53,16 +53,17 @@ def pressed(life: TelegramLife) -> bool:
 
 async def _seen(life: TelegramLife, words: str) -> None:
     """The person sees these words of ours."""
-    with httpx.Client(timeout=LONGEST_S) as client:
+    with httpx.Client(timeout=WAIT_S) as client:
         screen = f"{life.telegram}/control/screens/{life.chat}"
-        await poll(lambda: any(words in text for text in client.get(screen).json()), LONGEST_S)
+        await poll(lambda: any(words in text for text in client.get(screen).json()), WAIT_S)
 
 
 def live(life: TelegramLife) -> None:
     """The process's whole life. A death runs no except, no finally, no callback."""
     reached: Counter[str] = Counter()
     points.install(_hook(life, reached))
-    asyncio.run(_live(life))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_live(life))
     if life.visited:
         Path(life.visited).write_bytes(msgspec.json.encode(reached))
     os._exit(DONE)
@@ -74,7 +75,7 @@ async def _live(life: TelegramLife) -> None:
     world = World(life.database, _agent(life), [platform], settings=SETTINGS)
     await world.start()
     if life.asks:
-        await poll(partial(pressed, life), LONGEST_S)
+        await poll(partial(pressed, life), WAIT_S)
     await _seen(life, life.answer)
     await world.gateway.outbox.quiet()  # it is seen before it is committed
     await world.stop()

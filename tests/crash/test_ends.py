@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.gateways import LONGEST_S, READY, Gateway, command, sessions
+from tests.crash.gateways import READY, Gateway, command, sessions
 from tests.crash.held import HELD, settle_in
-from tests.waiting import poll
+from tests.waiting import WAIT_S, poll
 
 WAIT_FOR_MESSAGE = {"EVERTURN_RECOVERY_RESUME": "on_message"}
 CUT_OFF = {"EVERTURN_DRAIN_TIMEOUT_S": "0.3"} | HELD  # before their turns end
@@ -46,6 +46,7 @@ async def test_sigterm_is_a_planned_end_that_lets_turns_finish(tmp_path: Path) -
         assert len((await gateway.explain("one-long"))["turn"]["attempts"]) == 1
 
 
+@pytest.mark.prove
 async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path) -> None:
     async with Gateway(tmp_path, "--supervise", settings=CUT_OFF) as gateway:
         await held(gateway, "one", steps=4)
@@ -62,6 +63,7 @@ async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path
         assert await gateway.stopped() == 0
 
 
+@pytest.mark.prove
 async def test_a_chat_that_asks_for_a_restart_is_told_once_that_we_are_back(tmp_path: Path) -> None:
     """Who holds the home's token is the owner. A turn that runs goes on afterwards."""
     async with Gateway(tmp_path, "--supervise", settings=CUT_OFF) as gateway:
@@ -85,6 +87,7 @@ async def said_after(gateway: Gateway, chat: str) -> str:
 
 
 @pytest.mark.parametrize(("kind", "reason"), [("restart", "restart_timeout"), ("stop", "shutdown_timeout")])
+@pytest.mark.prove
 async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
     tmp_path: Path, kind: str, reason: str
 ) -> None:
@@ -104,6 +107,7 @@ async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
         assert (found["finished"]["state"], found["finished"]["unclean_ends"]) == ("active", 0)
 
 
+@pytest.mark.prove
 async def test_what_a_stop_cut_off_is_finished_by_the_next_life(tmp_path: Path) -> None:
     async with Gateway(tmp_path, settings=CUT_OFF) as gateway:
         await held(gateway, "one")
@@ -117,6 +121,7 @@ async def test_what_a_stop_cut_off_is_finished_by_the_next_life(tmp_path: Path) 
         assert max(Counter(gateway.ledger()).values()) == 1
 
 
+@pytest.mark.prove
 async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
     """After kill -9 an idle session, however recent, is active with its id and its whole history."""
     async with Gateway(tmp_path) as gateway:
@@ -138,6 +143,7 @@ async def test_an_idle_session_survives_kills_untouched(tmp_path: Path) -> None:
         assert {event.kind for event in seen} == {"message", "turn", "reply"}
 
 
+@pytest.mark.prove
 async def test_a_kill_leaves_a_session_that_is_marked_already_as_it_is(tmp_path: Path) -> None:
     """Nothing was running there, so neither its mark, nor its time, nor its count changes; nobody is suspended."""
     async with Gateway(tmp_path, settings=CUT_OFF | WAIT_FOR_MESSAGE) as gateway:
@@ -158,7 +164,7 @@ def is_back(gateway: Gateway, ends: int) -> bool:
     return len(ended) == ends and any(READY in line for line in gateway.lines[ended[-1] :])
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.prove
 async def test_only_the_conversation_that_kills_the_gateway_is_suspended(tmp_path: Path) -> None:
     """Promise 9: its third unclean end in a row is the last; its user is told how to get it back, the others finish."""
     others = ["left", "right", "far"]
@@ -166,7 +172,7 @@ async def test_only_the_conversation_that_kills_the_gateway_is_suspended(tmp_pat
         await gateway.up()
         await asyncio.gather(*(busy(gateway, chat, "work 8 0.4") for chat in others))
         await gateway.says("bad", "m1", "crash always")
-        await gateway.changes.until(lambda: is_back(gateway, 3), 2 * LONGEST_S)
+        await gateway.changes.until(lambda: is_back(gateway, 3), 4 * WAIT_S)
         notice = await gateway.event("bad", "notice")
         assert "/resume" in str(notice.data["text"])
         replies = await asyncio.gather(*(gateway.reply(chat, f"{chat}-long") for chat in others))

@@ -13,6 +13,7 @@ from tests.crash.load import People
 from tests.history import watched_problems
 from tests.postgres import PostgresServer
 
+pytestmark = pytest.mark.prove
 BAD_CONFIG = 78
 
 
@@ -168,7 +169,6 @@ async def test_a_second_gateway_on_a_home_is_refused_and_told_who_holds_it(tmp_p
         assert await first.reply("one", "m1")
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["immediate", "fast"])
 async def test_a_database_server_that_goes_away_is_waited_for(
     tmp_path: Path, own_postgres: PostgresServer, mode: str

@@ -1,66 +1,29 @@
-"""Matrix with real gateways, a real homeserver and kill -9 of both: the conversation goes on, nothing is lost, nothing doubled."""
+"""Matrix with real gateways, a real homeserver and kill -9: the conversation goes on, nothing is lost, nothing doubled."""
 
 import asyncio
-import os
-import secrets
+import json
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
-from typing import Any
 from urllib.parse import quote
 
-import msgspec
 import pytest
 
-from everturn import points
 from everturn.store.open import open_store
 from everturn.store.operations.inbox import move_cursor
-from everturn.testing_matrix import MatrixProxy
 from everturn.testing_model import ModelServer, ScriptedModel
+from tests.crash import recorded
 from tests.crash.gateways import Gateway
 from tests.crash.homeservers import invited, matrix_gateway
 from tests.crash.matrix_lives import DIED, DONE, MatrixLife, live
-from tests.crash.paced import GROWING, PACE_S, asking, growing_words, out_loud
-from tests.crash.processes import at_every_hit, run_process
+from tests.crash.paced import asking
+from tests.crash.processes import run_process
 from tests.synapse import Person, SynapseServer
 
-KILLS = 2
-TORTURE_KILLS = max(10, int(os.environ.get("KILLS", "150")) // 15)
-PEOPLE = 4
-FINISH_S = 180.0  # longer than the longest wait before a last try
-FAULTS: tuple[dict[str, Any], ...] = (
-    {"kind": "flood", "path": "send"},
-    {"kind": "flood", "path": "sync"},
-    {"kind": "server", "path": "send", "accepted": True},
-    {"kind": "server", "path": "send"},
-    {"kind": "server", "path": "sync"},
-    {"kind": "reset", "path": "send", "accepted": True},
-    {"kind": "reset", "path": "send"},
-    {"kind": "reset", "path": "sync"},
-    {"kind": "slow", "path": "send", "seconds": 0.3},
-    {"kind": "again"},
-    {"kind": "repeat"},
-    {"kind": "limited"},
-    {"kind": "limited"},
-    {"kind": "server", "path": "messages"},
-    {"kind": "flood", "path": "messages"},
-    {"kind": "slow", "path": "messages", "seconds": 1.5},  # longer than the next poll waits for it
-    {"kind": "slow", "path": "state", "seconds": 1.5},
-    {"kind": "server", "path": "state"},
-    {"kind": "error", "path": "state", "code": 404, "errcode": ""},
-    {"kind": "server", "path": "event"},
-    {"kind": "error", "path": "event", "code": 403, "errcode": ""},
-)
-REVOKED: tuple[dict[str, Any], ...] = ({"kind": "error", "path": "send"}, {"kind": "error", "path": "sync"})  # and back
-ON_ARRIVAL: tuple[dict[str, Any], ...] = (
-    {"kind": "flood", "path": "join", "retry_after_ms": 100},
-    {"kind": "server", "path": "join"},
-    {"kind": "reset", "path": "join", "accepted": True},
-)
+SAID = ("words", "file", "edit", "invitation")
+AT_THE_BORDER = ("inbox.", "cursor.", "media.", "preview.", "send.")  # the other points are those of any platform
 
 
 @dataclass
@@ -96,7 +59,7 @@ async def talking(folder: Path, synapse: SynapseServer) -> AsyncIterator[Talk]:
         yield Talk(ann, await invited(ann, bot), bot, gateway, model.model)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.prove
 async def test_matrix_goes_on_with_its_session_and_whole_history_after_kill_nine_idle_and_in_a_turn(
     tmp_path: Path, synapse: SynapseServer
 ) -> None:
@@ -120,130 +83,6 @@ async def test_matrix_goes_on_with_its_session_and_whole_history_after_kill_nine
     assert all(request.count(f'"tell me {word}"') == 1 for word in ("one", "two", "three", "four"))
 
 
-@dataclass
-class Story:
-    """People who write, a homeserver that dies, a way to it that misbehaves, and a gateway that dies."""
-
-    synapse: SynapseServer
-    proxy: MatrixProxy
-    gateway: Gateway
-    bot: Person
-    people: list[tuple[Person, str]]
-    random: Random
-    kinds: tuple[dict[str, Any], ...] = FAULTS
-    asked: list[tuple[Person, str, str]] = field(default_factory=list)
-    kills: int = 0
-    homeserver_kills: int = 0
-    faults: int = 0
-
-    def write(self) -> None:
-        """Somebody says something that nobody said before; its answer takes a while to grow."""
-        who, room = self.random.choice(self.people)
-        words = growing_words(len(self.asked))
-        self.asked.append((who, room, words))
-        who.says(room, words)
-
-    def misbehave(self) -> None:
-        self.proxy.fail(**self.random.choice(self.kinds))
-        self.faults += 1
-
-    async def die(self, kills: int) -> None:
-        """Every third time the homeserver dies, too, while it is written to."""
-        for kill in range(kills):
-            await self.gateway.ready()
-            for _ in range(4):
-                self.write()
-                self.misbehave()
-                await self.gateway.lives_for(self.gateway.start_s * self.random.uniform(0.0, 0.2))
-            if kill % 3 == 1:
-                await asyncio.to_thread(self.synapse.restart)
-                self.homeserver_kills += 1
-            await self.gateway.killed()
-            self.kills += 1
-            self.write()
-            await self.gateway.start()
-        await self.gateway.ready()
-
-    def bubbles(self, who: Person, room: str) -> list[str]:
-        return who.seen.screen(room).texts(self.bot.user_id)
-
-    async def answered(self) -> None:
-        """Wait until everybody is, whole and without a cursor, with nothing more going wrong."""
-        self.proxy.faults.clear()
-        for who, room, words in self.asked:
-            try:
-                await who.until(
-                    lambda who=who, room=room, words=words: f"answer to {words}" in self.bubbles(who, room),  # type: ignore[misc]
-                    FINISH_S,
-                )
-            except TimeoutError:
-                raise AssertionError(f"no answer to {words}\n{self.gateway.output}") from None
-
-    def found(self) -> tuple[int, int, int]:
-        """How many were lost, doubled, and how many bubbles say something else than an answer."""
-        for who, room in self.people:
-            who.screen(room)
-        texts = [text for each in self.people for text in self.bubbles(*each)]
-        counts = Counter(texts)
-        answers = [f"answer to {words}" for _, _, words in self.asked]
-        lost = sum(not counts[each] for each in answers)
-        doubled = sum(max(0, counts[each] - 1) for each in answers)
-        return lost, doubled, len(texts) - sum(counts[each] for each in answers)
-
-    def grew(self) -> int:
-        """How many changes of their answers people saw."""
-        shown = [each for who, room in self.people for each in who.seen.screen(room).by(self.bot.user_id)]
-        return sum(each.edits for each in shown)
-
-    def totals(self, engine: str, seed: int) -> str:
-        lost, doubled, others = self.found()
-        return (
-            f"matrix on {engine}, seed {seed}: {self.kills} kills, {self.homeserver_kills} of the homeserver, {self.faults}"
-            f" faults, {len(self.asked)} messages, {self.grew()} changes of growing answers: {lost} lost, {doubled} doubled,"
-            f" {others} bubbles left over"
-        )
-
-
-async def kill_under_faults(
-    folder: Path, url: str, kills: int, synapse: SynapseServer, kinds: tuple[dict[str, Any], ...]
-) -> tuple[str, tuple[int, ...]]:
-    seed = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
-    bot = synapse.stranger("bot")
-    people = [synapse.stranger(f"p{number}") for number in range(PEOPLE)]
-    async with MatrixProxy(synapse.url) as proxy, ModelServer(ScriptedModel(pace_s=PACE_S)) as model:
-        own = {"EVERTURN_STORE_URL": url, **GROWING, **asking(model)}
-        gateway = matrix_gateway(folder, proxy.url, bot, **own)
-        async with gateway:
-            await gateway.up()
-            for fault in ON_ARRIVAL:
-                proxy.fail(**fault)
-            rooms = [(each, await invited(each, bot)) for each in people]
-            story = Story(synapse, proxy, gateway, bot, rooms, Random(seed), kinds)
-            await story.die(kills)
-            await story.answered()
-            assert await gateway.stopped() == 0, gateway.output
-    return story.totals(url.partition(":")[0], seed), story.found()
-
-
-@pytest.mark.timeout(900)
-async def test_a_few_kills_with_a_homeserver_that_dies_lose_and_double_nothing(
-    tmp_path: Path, synapse: SynapseServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    totals, found = await kill_under_faults(tmp_path, f"sqlite:///{tmp_path / 'everturn.db'}", KILLS, synapse, FAULTS)
-    out_loud(capsys)(totals)
-    assert found == (0, 0, 0), totals
-
-
-@pytest.mark.torture
-@pytest.mark.timeout(3600)
-async def test_many_kills_with_a_homeserver_that_dies_lose_and_double_nothing(
-    tmp_path: Path, store_url: str, synapse: SynapseServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    totals, found = await kill_under_faults(tmp_path, store_url, TORTURE_KILLS, synapse, (*FAULTS, *REVOKED))
-    out_loud(capsys)(totals)
-    assert found == (0, 0, 0), totals
-
-
 class Deaths:
     """Lives in homes of their own, one after the other, all with one account. `what` is said to each: `words`, a `file`, words
     with an `edit` of them, or words with the `invitation` to the room.
@@ -256,22 +95,15 @@ class Deaths:
         self._bot = synapse.stranger("bot")
         self._ann = synapse.stranger("ann")
 
-    def at_every_hit(self, point: str) -> int:
-        """Die at each hit of a point; how many deaths there were."""
-        return at_every_hit(lambda hit: self.at(point, hit) or None)
-
-    def at(self, point: str, hit: int) -> bool:
-        """Die at this hit; whether there was one. The next life answers, once."""
+    def at(self, point: str, hit: int) -> None:
+        """Die at this hit. The next process answers, once."""
         life = self._prepared(f"{point}-{hit}", point, hit)
-        code = run_process(live, life)
-        assert code in {DIED, DONE}, (point, hit, code)
-        if code == DIED:
-            assert run_process(live, replace(life, point="")) == DONE, (point, hit)
+        assert run_process(live, life) == DIED, (point, hit)
+        assert run_process(live, replace(life, point="")) == DONE, (point, hit)
         texts = self._ann.screen(life.room).texts(self._bot.user_id)
         assert len(texts) == 1, (point, hit, texts)
         assert texts[0].startswith(life.answer), (point, hit, texts)
         assert self._what != "words" or texts == [life.answer], (point, hit, texts)
-        return code == DIED
 
     def at_the_first_place(self) -> None:
         """Die when a new home has stored from where it reads: what is said then is heard by the next life."""
@@ -281,12 +113,13 @@ class Deaths:
         assert run_process(live, replace(life, point="")) == DONE
         assert self._ann.screen(life.room).texts(self._bot.user_id) == [life.answer]
 
-    def visited(self) -> list[str]:
-        """The points that a life without a death passes."""
+    def visited(self) -> dict[str, int]:
+        """How often a process without a death passes each point."""
         file = self._folder / "visited"
         life = self._prepared("all", "", 0)
         assert run_process(live, replace(life, visited=str(file))) == DONE
-        return sorted(msgspec.json.decode(file.read_bytes()))
+        hits: dict[str, int] = json.loads(file.read_bytes())
+        return hits
 
     def _prepared(self, name: str, point: str, hit: int, *, new_home: bool = False) -> MatrixLife:
         """A home that has read up to now, and something said since; in a new one, neither."""
@@ -316,36 +149,39 @@ async def read_up_to(url: str, account: str, place: str) -> None:
     await store.close()
 
 
-@pytest.mark.timeout(900)
-def test_a_death_at_the_border_to_matrix_loses_and_doubles_nothing(tmp_path: Path, synapse: SynapseServer) -> None:
-    """The homeserver has the answer, and that is not stored: the next life repeats it under the same key."""
-    assert Deaths(synapse, tmp_path).at("send.after", 1)
+def visits() -> list[tuple[str, str]]:
+    """What is said, and the point of each visit."""
+    listed = [(what, point) for what in SAID for point in recorded.hits_of(f"matrix {what}") or ["inbox.not recorded"]]
+    return [(what, point) for what, point in listed if point.startswith(AT_THE_BORDER)]
 
 
-@pytest.mark.torture
-def test_a_death_at_any_point_with_matrix_loses_and_doubles_nothing(
-    tmp_path: Path, synapse: SynapseServer, capsys: pytest.CaptureFixture[str]
+@pytest.mark.prove
+@pytest.mark.parametrize("what", SAID)
+def test_matrix_passes_the_points_that_were_recorded(tmp_path: Path, synapse: SynapseServer, what: str) -> None:
+    recorded.check(f"matrix {what}", Deaths(synapse, tmp_path, what).visited())
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(("what", "point"), visits())
+def test_a_death_at_a_point_of_the_border_to_matrix_loses_and_doubles_nothing(
+    tmp_path: Path, synapse: SynapseServer, what: str, point: str
 ) -> None:
-    deaths = Deaths(synapse, tmp_path)
-    counts = {point: deaths.at_every_hit(point) for point in deaths.visited()}
-    deaths.at_the_first_place()
-    counts["cursor.moved"] = 1
-    out_loud(capsys)(f"matrix: {sum(counts.values())} deaths at {len(counts)} points, 0 lost, 0 doubled")
-    assert {"inbox.committed", "send.before", "send.after", "turn.finished"} <= counts.keys() <= points.ALL
-
-
-@pytest.mark.torture
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    ("what", "points_of_it"),
-    [("file", {"media.fetched", "media.settled"}), ("edit", {"inbox.committed"}), ("invitation", {"inbox.committed"})],
-)
-def test_a_death_with_a_file_an_edit_or_an_invitation_loses_and_doubles_nothing(
-    tmp_path: Path, synapse: SynapseServer, capsys: pytest.CaptureFixture[str], what: str, points_of_it: set[str]
-) -> None:
-    """An edit that comes after its message began a turn changes nothing: it is answered once, as either."""
+    """What the homeserver has and is not stored is repeated under the same key. An edit that comes after its message began a turn
+    changes nothing: it is answered once, as either.
+    """
     deaths = Deaths(synapse, tmp_path, what)
-    visited = [each for each in deaths.visited() if each.startswith(("inbox", "media", "turn", "send"))]
-    counts = {point: deaths.at_every_hit(point) for point in visited}
-    out_loud(capsys)(f"matrix, {what}: {sum(counts.values())} deaths at {len(counts)} points, 0 lost, 0 doubled")
-    assert points_of_it <= counts.keys()
+    for hit in range(1, recorded.hits_of(f"matrix {what}")[point] + 1):
+        deaths.at(point, hit)
+
+
+@pytest.mark.prove
+def test_a_death_when_a_new_home_has_stored_from_where_it_reads_loses_nothing(
+    tmp_path: Path, synapse: SynapseServer
+) -> None:
+    Deaths(synapse, tmp_path).at_the_first_place()
+
+
+def test_a_death_between_a_send_to_matrix_and_its_commit_doubles_nothing(
+    tmp_path: Path, synapse: SynapseServer
+) -> None:
+    Deaths(synapse, tmp_path).at("send.after", 1)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from everturn import points
 from tests.crash import recorded
 from tests.crash.homes import Homes
 from tests.crash.lives import CANCELLED, DIED, DONE, Death, undisturbed
@@ -39,7 +38,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelProcess]:
 
 
 @pytest.fixture
-def homes(engine: str, request: pytest.FixtureRequest, tmp_path: Path, empty_file: EmptyFile, model: ModelProcess) -> Homes:
+def homes(
+    engine: str, request: pytest.FixtureRequest, tmp_path: Path, empty_file: EmptyFile, model: ModelProcess
+) -> Homes:
     database = request.getfixturevalue("reused_database") if engine == "postgres" else ""
     return Homes(tmp_path, empty_file, model, database)
 
@@ -99,9 +100,3 @@ def test_two_gateways_recover_the_same_death_at_once(homes: Homes, first: str) -
 def test_a_death_in_the_middle_of_a_tool_is_recovered_from(homes: Homes) -> None:
     """One death on each engine; `make prove` visits every point."""
     end_at(homes, "tools", Death("effect.acted", 1))
-
-
-def test_every_point_is_visited_by_a_scenario() -> None:
-    """What the list names is a point, and each point is on it."""
-    listed = {point for hits in recorded.recorded().values() for point in hits}
-    assert sorted(points.ALL ^ listed) == []

@@ -3,34 +3,32 @@ the press, going on. The press counts once, the tool is used once, the answer ap
 """
 
 import asyncio
-import sys
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-import msgspec
 import pytest
 
-from everturn import points
 from everturn.platform.matrix.wire import MARKS
 from everturn.testing_telegram import TelegramProcess
-from tests.crash import matrix_lives, telegram_lives
+from tests.crash import matrix_lives, recorded, telegram_lives
 from tests.crash.growing import FIRST_WORDS
 from tests.crash.matrix_lives import MatrixLife
 from tests.crash.pressing import APPROVED, QUESTION, Notes, faults_of, is_marked
-from tests.crash.processes import at_every_hit, run_process
+from tests.crash.processes import run_process
+from tests.crash.telegram_deaths import SENDING, confirm_all
 from tests.crash.telegram_lives import DIED, DONE, TelegramLife
 from tests.crash.test_matrix import read_up_to
-from tests.crash.test_telegram import SENDING, confirm_all
 from tests.synapse import SynapseServer
 
 AnyLife = TypeVar("AnyLife", TelegramLife, MatrixLife)
-MUST_VISIT = {
-    "inbox.committed", "approval.asked", "command.committed", "effect.begun", "effect.acted", "turn.finished", *SENDING,
-}  # fmt: skip
+PLATFORMS = ("telegram", "matrix")
+# What presses add to the border of a platform.
+OF_AN_APPROVAL = ("inbox.", "command.", "approval.", "effect.", "send.")
 IN_DOUBT = {*SENDING, "preview.opened", "preview.sent"}  # where Telegram may have a message of which we do not know
 WITH_A_QUESTION_OUT = ("send.after", "send.committed")  # the first hits: it stands there, and nobody has pressed
 
@@ -55,32 +53,22 @@ class Deaths(ABC, Generic[AnyLife]):
     def seen(self, life: AnyLife, point: str) -> list[str]:
         """What a person sees of us in the end; more than each once is right only where it can not be helped."""
 
-    def at_every_hit(self, point: str) -> int:
-        """Die at each hit of a point; how many deaths there were."""
-        return at_every_hit(partial(self.at, point))
-
-    def at(self, point: str, hit: int) -> list[str] | None:
-        """Die at this hit; what is on the screen after the next life, None if there was no such hit."""
+    def at(self, point: str, hit: int) -> list[str]:
+        """Die at this hit; what is on the screen after the next process."""
         life = replace(self._prepared(f"{point}-{hit}"), point=point, hit=hit)
-        code = run_process(self._live, life)
-        assert code in {DIED, DONE}, (point, hit, code)
-        if code == DIED:
-            assert not self._meanwhile or self.pressed(life), (point, hit)
-            assert run_process(self._live, replace(life, point="")) == DONE, (point, hit)
-        texts = self.seen(life, point)
-        return texts if code == DIED else None
+        assert run_process(self._live, life) == DIED, (point, hit)
+        assert not self._meanwhile or self.pressed(life), (point, hit)
+        assert run_process(self._live, replace(life, point="")) == DONE, (point, hit)
+        return self.seen(life, point)
 
-    def visited(self) -> list[str]:
-        """The points that a life without a death passes."""
+    def visited(self) -> dict[str, int]:
+        """How often a process without a death passes each point."""
         file = self._folder / "visited"
         life = self._prepared("all")
         assert run_process(self._live, replace(life, visited=str(file))) == DONE
         self.seen(life, "")
-        return sorted(msgspec.json.decode(file.read_bytes()))
-
-    def everywhere(self) -> dict[str, int]:
-        """Die at every hit of every point; how often at each."""
-        return {point: self.at_every_hit(point) for point in self.visited()}
+        hits: dict[str, int] = json.loads(file.read_bytes())
+        return hits
 
     def _prepared(self, name: str) -> AnyLife:
         return self.prepared(f"sqlite:///{self._folder / f'{name}-{self._meanwhile}.db'}", name)
@@ -144,51 +132,55 @@ class OnMatrix(Deaths[MatrixLife]):
         return texts
 
 
-def die_everywhere(make: Callable[..., Deaths[AnyLife]], platform: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """At every hit of every point, and once more while people press a question that nobody lives for."""
-    counts, meanwhile = make().everywhere(), make(meanwhile=True)
-    more = [meanwhile.at(point, 1) for point in WITH_A_QUESTION_OUT]
-    total = sum(counts.values()) + len(more)
-    with capsys.disabled():
-        sys.stderr.write(
-            f"\n  {platform}, a question: {total} deaths at {len(counts)} points, 0 lost, 0 doubled in silence\n"
-        )
-    assert all(more)
-    assert counts.keys() >= MUST_VISIT
-    assert counts.keys() <= points.ALL
+def visits() -> list[tuple[str, str]]:
+    """Platform and point of each visit."""
+    listed = [
+        (name, point) for name in PLATFORMS for point in recorded.hits_of(scenario(name)) or ["inbox.not recorded"]
+    ]
+    return [(name, point) for name, point in listed if point.startswith(OF_AN_APPROVAL)]
 
 
-@pytest.mark.timeout(900)
-def test_a_death_when_a_press_is_taken_or_while_a_question_goes_out_to_telegram(tmp_path: Path) -> None:
-    """The press that was committed and not acknowledged comes again, and counts once. The question that was out and not
-    committed stands there twice and says so; a press on the first one counts.
+def scenario(name: str) -> str:
+    """The name on the list of points."""
+    return f"{name} approval"
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> Callable[..., Deaths[Any]]:
+    """How processes on this platform are made."""
+    if name == "telegram":
+        return partial(OnTelegram, request.getfixturevalue("telegram"), tmp_path)
+    return partial(OnMatrix, request.getfixturevalue("synapse"), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def telegram() -> Iterator[TelegramProcess]:
+    with TelegramProcess() as process:
+        yield process
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_an_approval_passes_the_points_that_were_recorded(make: Callable[..., Deaths[Any]], name: str) -> None:
+    recorded.check(scenario(name), make().visited())
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize(("name", "point"), visits())
+def test_a_death_at_a_point_around_an_approval_request(make: Callable[..., Deaths[Any]], name: str, point: str) -> None:
+    """The press that was committed and not acknowledged comes again, and counts once. On Telegram, a request that was out and not
+    committed stands there twice and says so; on Matrix each stands there once, with its emoji.
     """
-    with TelegramProcess() as telegram:
-        deaths = OnTelegram(telegram, tmp_path)
-        assert deaths.at("inbox.committed", 2)
-        assert deaths.at("command.committed", 1)
-        twice = OnTelegram(telegram, tmp_path, meanwhile=True).at("send.after", 1)
-    assert twice
-    assert [is_marked(text) for text in twice if QUESTION in text] == [False, True]
+    deaths = make()
+    for hit in range(1, recorded.hits_of(scenario(name))[point] + 1):
+        deaths.at(point, hit)
 
 
-@pytest.mark.timeout(900)
-def test_a_death_when_a_press_is_taken_or_while_a_question_goes_out_to_matrix(
-    tmp_path: Path, synapse: SynapseServer
-) -> None:
-    """Each stands there once, with its emoji."""
-    assert OnMatrix(synapse, tmp_path).at("command.committed", 1)
-    assert OnMatrix(synapse, tmp_path, meanwhile=True).at("send.after", 1)
-
-
-@pytest.mark.torture
-def test_a_death_at_any_point_around_a_question_on_telegram(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with TelegramProcess() as telegram:
-        die_everywhere(partial(OnTelegram, telegram, tmp_path), "telegram", capsys)
-
-
-@pytest.mark.torture
-def test_a_death_at_any_point_around_a_question_on_matrix(
-    tmp_path: Path, synapse: SynapseServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    die_everywhere(partial(OnMatrix, synapse, tmp_path), "matrix", capsys)
+@pytest.mark.prove
+@pytest.mark.parametrize("point", WITH_A_QUESTION_OUT)
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_a_press_while_no_gateway_runs_counts_once(make: Callable[..., Deaths[Any]], name: str, point: str) -> None:
+    """A press on the first of two requests that stand there counts."""
+    texts = make(meanwhile=True).at(point, 1)
+    marked = [is_marked(text) for text in texts if QUESTION in text]
+    assert marked == ([False, True] if (name, point) == ("telegram", "send.after") else [False])

@@ -1,38 +1,48 @@
 """Answers that grow, wherever the process dies and whatever the platform does: in the end they are seen once, whole."""
 
-import asyncio
 import itertools
-import os
-import secrets
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from everturn.decide.delivery import Surety
+from tests.crash import recorded
 from tests.crash.lives import DIED, DONE, Death
 from tests.crash.noting import CALLED
-from tests.crash.stories import (
-    ACT,
-    GROWING,
-    PREVIEW,
-    SEND,
-    THREE_WORDS,
-    TURN,
-    assert_right,
-    check,
-    fresh,
-    lived,
-    tell,
-)
+from tests.crash.stories import GROWING, THREE_WORDS, assert_right, check, fresh, lived
 from tests.crash.streaming import FAULTS, GIVEN_UP, KINDS, TOOL, play
 from tests.empty import EmptyFile
-from tests.postgres import PostgresServer, empty_database
 
-VISITED = (*PREVIEW, *TURN, *SEND)
-FIXED = 305  # decides the stories of `make test`
+PARTS = (*THREE_WORDS, TOOL, " golf" * 15, " hotel" * 10)
+# What a growing answer adds to the points of any turn; the others are visited by test_points.
+OF_AN_ANSWER = ("preview.", "turn.", "send.", "step.", "effect.", "approval.", CALLED)
+GROWTHS: dict[str, dict[str, object]] = {
+    **{
+        f"growing {kind} {surety.value}": {"kind": kind, "surety": surety, "limit": 120, "pieces": PARTS}
+        for kind in GROWING
+        for surety in Surety
+    },
+    **{
+        f"growing around an approval {surety.value}": {
+            "surety": surety, "asks": True, "pieces": ("alpha bravo", TOOL, "charlie"),
+        }
+        for surety in (Surety.KEYED, Surety.READ_BACK)
+    },
+    "growing card in one piece": {"kind": "cards", "pieces": THREE_WORDS[:1]},
+}  # fmt: skip
+
+
+def visits() -> list[tuple[str, str]]:
+    """Scenario and point of each visit."""
+    return [
+        (name, point)
+        for name in GROWTHS
+        for point in (recorded.hits_of(name) or ["preview.not recorded"])
+        if point.startswith(OF_AN_ANSWER)
+    ]
 
 
 def homes(folder: Path) -> Iterator[Path]:
@@ -41,60 +51,24 @@ def homes(folder: Path) -> Iterator[Path]:
         yield folder / str(number)
 
 
-def visit(folder: Path, points: Sequence[str], **about: object) -> None:
-    """Die at every hit of each of these points, in homes of their own."""
-    places, died = homes(folder), set()
-    for point in points:
-        hit = 1
-        while check(fresh(next(places), "", **about), Death(point, hit)):
-            died.add(point)
-            hit += 1
-    assert died == set(points)
+@pytest.mark.prove
+@pytest.mark.parametrize("name", GROWTHS)
+def test_a_growing_answer_passes_the_points_that_were_recorded(tmp_path: Path, name: str) -> None:
+    stream = fresh(tmp_path, "", **GROWTHS[name])
+    assert check(stream) == []
+    recorded.check(name, json.loads((tmp_path / "hits").read_text()))
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("surety", Surety)
-def test_a_death_at_any_point_of_a_growing_answer(tmp_path: Path, surety: Surety) -> None:
-    """Promise 6: where the platform can tell nothing is doubled; elsewhere the one in flight is, and says so."""
-    visit(tmp_path, VISITED, surety=surety)
-
-
-def test_a_death_while_a_card_is_closed(tmp_path: Path) -> None:
-    """Before it, after it and before that is committed, and when it is committed: it is closed, once, with all words."""
-    visit(tmp_path, SEND, kind="cards", pieces=THREE_WORDS[:1])
-
-
-@pytest.mark.torture
-@pytest.mark.parametrize("surety", Surety)
-@pytest.mark.parametrize("kind", GROWING)
-def test_a_death_at_any_point_of_each_kind_of_answer(tmp_path: Path, kind: str, surety: Surety) -> None:
-    """The same of what is deleted and of cards, in several parts; also right after each call of the platform, as between the
-    ends of two cards.
+@pytest.mark.prove
+@pytest.mark.parametrize(("name", "point"), visits())
+def test_a_death_at_a_point_of_a_growing_answer(tmp_path: Path, name: str, point: str) -> None:
+    """Promise 6: where the platform can tell, nothing is doubled; elsewhere the one in flight is, and says so. Edited and deleted
+    messages and cards in several parts, also right after each call of the platform; what was said before an approval request
+    stands above it, the answer beneath it.
     """
-    pieces = (*THREE_WORDS, TOOL, " golf" * 15, " hotel" * 10)
-    visit(tmp_path, (*VISITED, *ACT, CALLED), kind=kind, surety=surety, limit=120, pieces=pieces)
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("surety", [Surety.KEYED, pytest.param(Surety.READ_BACK, marks=pytest.mark.torture)])
-def test_a_death_at_any_point_around_a_question(tmp_path: Path, surety: Surety) -> None:
-    """What was said before it stands above it, the answer beneath it, each once."""
-    places, died = homes(tmp_path), set()
-    for point in (*VISITED, "step.committed", "approval.asked", "approval.answered"):
-        hit = 1
-        while check(
-            fresh(next(places), surety=surety, asks=True, pieces=("alpha bravo", TOOL, "charlie")), Death(point, hit)
-        ):
-            died.add(point)
-            hit += 1
-    assert died >= {
-        "preview.sent",
-        "turn.finished",
-        "send.after",
-        "step.committed",
-        "approval.asked",
-        "approval.answered",
-    }
+    places = homes(tmp_path)
+    for hit in range(1, recorded.hits_of(name)[point] + 1):
+        assert check(fresh(next(places), "", **GROWTHS[name]), Death(point, hit)) == [point], (point, hit)
 
 
 @pytest.mark.parametrize(("policy", "ends"), [("mark", "sent"), ("ask", "doubtful"), ("drop", "dead")])
@@ -136,7 +110,7 @@ async def test_a_fault_at_any_call_of_a_growing_answer(empty_file: EmptyFile, tm
     assert await fail_at_each_call(empty_file, tmp_path, fault) >= 4
 
 
-@pytest.mark.torture
+@pytest.mark.prove
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {""}))
 @pytest.mark.parametrize("surety", Surety)
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -151,46 +125,3 @@ async def test_a_fault_at_any_call_of_each_kind_of_answer(
     ):
         (tmp_path / name).mkdir()
         await fail_at_each_call(empty_file, tmp_path / name, fault, kind=kind, surety=surety, **about)
-
-
-def tell_out_loud(
-    capsys: pytest.CaptureFixture[str], number: int, stories: int, empty: Callable[[], str] = str
-) -> None:
-    """Tell them, and what really happened in them."""
-    totals = tell(number, stories, empty)
-    with capsys.disabled():
-        sys.stderr.write(f"\n  growing answers, seed {number}: {totals}\n")
-    assert totals.deaths.total() >= stories // 4, "they hardly ever die"
-    assert totals.faults
-
-
-def any_number() -> int:
-    """Other stories in each run; `SEED` tells those of an earlier one again."""
-    return int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
-
-
-@pytest.mark.timeout(900)
-def test_whatever_happens_the_answer_is_seen_once(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_out_loud(capsys, FIXED, 10)
-
-
-@pytest.fixture
-def database(postgres: PostgresServer) -> Callable[[], str]:
-    """A database that is emptied for each story."""
-    url = postgres.create_database()
-
-    def empty() -> str:
-        asyncio.run(empty_database(url))
-        return url
-
-    return empty
-
-
-@pytest.mark.torture
-def test_whatever_happens_two_hundred_times(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_out_loud(capsys, any_number(), 200)
-
-
-@pytest.mark.torture
-def test_whatever_happens_on_postgres(database: Callable[[], str], capsys: pytest.CaptureFixture[str]) -> None:
-    tell_out_loud(capsys, any_number(), 60, database)

@@ -17,6 +17,7 @@ from tests.crash.gateways import BREAKERS_OFF, Gateway
 from tests.crash.load import People
 from tests.history import watched_problems
 
+pytestmark = pytest.mark.prove
 WORDS = ("hello", "work 2 0")
 AT_ONCE = 2
 
@@ -81,20 +82,16 @@ async def known(tmp_path: Path) -> Path:
     return home
 
 
-@pytest.mark.torture
-@pytest.mark.timeout(900)
 async def test_a_death_at_any_sync_of_a_first_life_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """The making of the database, and its first messages."""
     assert await sweep(tmp_path, "fdatasync") > 12
 
 
-@pytest.mark.timeout(900)
 async def test_a_death_at_any_sync_of_a_later_life_loses_and_doubles_nothing(tmp_path: Path, known: Path) -> None:
     """Every commit and checkpoint of the writer, from the start to the planned end."""
     assert await sweep(tmp_path, "fdatasync", known) > 12
 
 
-@pytest.mark.timeout(900)
 async def test_a_death_between_an_effect_and_its_commit_is_told_as_unknown(tmp_path: Path, known: Path) -> None:
     """The ledger's own syncs: the effect has happened, and nobody wrote down that it did."""
     assert await sweep(tmp_path, "fsync", known) == len(["step 1", "step 2"])

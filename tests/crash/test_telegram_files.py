@@ -11,8 +11,7 @@ from tests.crash.telegrams import telegram_gateway
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-@pytest.mark.torture
-@pytest.mark.timeout(900)
+@pytest.mark.prove
 async def test_an_album_survives_kill_nine_while_it_is_fetched(tmp_path: Path) -> None:
     async with TelegramServer() as server, ModelServer() as model:
         own = {"KIND": "llm", "MODEL": "openai:scripted", "BASE_URL": model.base_url, "IMAGES": "yes"}

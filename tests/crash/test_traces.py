@@ -5,6 +5,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from everturn.otel import END_THREAD, EXPORT_S, WAITING_SPANS, OtelTracer
 from everturn.testing import FakePlatform, ScriptedAgent, World
 from everturn.tracing import Span
@@ -46,6 +48,7 @@ async def killed_in_a_turn(home: Path, collector: Collector) -> None:
         assert await gateway.stopped() == 0
 
 
+@pytest.mark.prove
 async def test_a_message_has_one_trace_through_a_sigkill(tmp_path: Path) -> None:
     with Collector() as collector:
         await killed_in_a_turn(tmp_path, collector)

@@ -7,9 +7,10 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
+import pytest
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.gateway.parts import Settings
@@ -25,10 +26,20 @@ from everturn.web.files import Files
 from everturn.web.messages import Accept
 from everturn.web.server import MOST_CONNECTIONS, PATIENCE_S, Door, Operations, Page, Serving, make_app, serve
 from everturn.web.v1.endpoints import V1Parts
+from tests.waiting import WAIT_S, within
 
 TOKEN = "a-token-of-the-tests"
+SHARED = pytest.mark.asyncio(loop_scope="session")  # for tests that use the gateway of this folder
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
-WAIT_S = 60.0
+PLAIN: dict[str, Any] = {"timeout": WAIT_S, "verify": False}  # http: who loads no certificates is made at once
+
+
+class Soon(asyncio.Event):
+    """Something that must happen within the time that tests wait."""
+
+    async def wait(self) -> Literal[True]:
+        async with within(WAIT_S, lambda: "it did not happen"):
+            return await super().wait()
 
 
 class Echo:
@@ -43,7 +54,7 @@ class Held:
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
-        self.began = asyncio.Event()
+        self.began = Soon()
 
     async def run(self, turn: TurnContext) -> Answer:
         turn.calling()
@@ -85,7 +96,7 @@ class Web:
 
     def stranger(self, **headers: str) -> httpx.AsyncClient:
         """Somebody without the token, with a jar of cookies of their own."""
-        return httpx.AsyncClient(base_url=self.serving.url, headers=headers, timeout=WAIT_S)
+        return httpx.AsyncClient(base_url=self.serving.url, headers=headers, **PLAIN)
 
     @contextlib.asynccontextmanager
     async def browser(self) -> AsyncIterator[httpx.AsyncClient]:
@@ -120,11 +131,12 @@ class Watcher:
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
         self.comments = 0
-        self._lines = response.aiter_lines()
+        self._read: list[str] = []
+        self._lines = self._remembered(response.aiter_lines())
 
     async def next(self) -> Heard:
         """The next event; a test that waits too long fails."""
-        async with asyncio.timeout(WAIT_S):
+        async with within(WAIT_S, self._seen):
             while True:
                 fields = await self._block()
                 if "event" in fields:
@@ -140,15 +152,23 @@ class Watcher:
 
     async def comment(self) -> None:
         """Wait for a sign of life."""
-        seen = self.comments
-        async with asyncio.timeout(WAIT_S):
-            while self.comments == seen:
+        before = self.comments
+        async with within(WAIT_S, self._seen):
+            while self.comments == before:
                 await self._block()
 
     async def over(self) -> bool:
         """Whether the stream ends, in form, without another event."""
-        async with asyncio.timeout(WAIT_S):
+        async with within(WAIT_S, self._seen):
             return not [line async for line in self._lines if line.startswith("event")]
+
+    def _seen(self) -> list[str]:
+        return self._read[-20:]
+
+    async def _remembered(self, lines: AsyncIterator[str]) -> AsyncIterator[str]:
+        async for line in lines:
+            self._read.append(line[:200])
+            yield line
 
     async def _block(self) -> dict[str, str]:
         fields: dict[str, str] = {}
@@ -193,7 +213,7 @@ async def running(
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s, most_connections=most_connections)
         try:
-            async with httpx.AsyncClient(base_url=serving.url, headers=AUTHORIZED, timeout=WAIT_S) as client:
+            async with httpx.AsyncClient(base_url=serving.url, headers=AUTHORIZED, **PLAIN) as client:
                 web = Web(world, serving, desk, client)
                 yield web
         finally:

@@ -3,14 +3,14 @@
 import asyncio
 from typing import Any
 
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
 from everturn.errors import Unanswerable
 from everturn.model import ToolCall, Usage
 from everturn.web.keys import make_key
-from tests.web.composition import TOKEN, Web
+from tests.web.composition import PLAIN, TOKEN, Soon, Web
 
 LOOK: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 FLAT_LOOK: Any = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
@@ -23,7 +23,9 @@ def said(text: str) -> list[Any]:
 
 def client(web: Web, key: str = TOKEN, retries: int = 0) -> AsyncOpenAI:
     """The official client, which needs only the address."""
-    made = AsyncOpenAI(base_url=f"{web.serving.url}/v1", api_key=key, max_retries=retries, timeout=60)
+    made = AsyncOpenAI(
+        base_url=f"{web.serving.url}/v1", api_key=key, max_retries=retries, http_client=DefaultAsyncHttpxClient(**PLAIN)
+    )
     web.closing.append(made.close)
     return made
 
@@ -38,7 +40,7 @@ class Obliging:
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
-        self.began = asyncio.Event()
+        self.began = Soon()
         self.turns = 0
 
     async def run(self, turn: TurnContext) -> Answer:

@@ -13,7 +13,8 @@ from everturn.testing import ManualClock
 from everturn.web.access import LOGINS
 from everturn.web.server import Door
 from everturn.web.visits import LOGIN_S, VISIT_S
-from tests.web.composition import TOKEN, Watcher, Web, running
+from tests.waiting import WAIT_S, within
+from tests.web.composition import SHARED, TOKEN, Watcher, Web, running
 
 OWN_PATHS = ["/web/me", "/web/conversations", "/web/conversations/x", "/files/a/b", "/logout", "/nowhere"]
 
@@ -37,25 +38,28 @@ def with_key(web: Web, key: str) -> httpx.AsyncClient:
 # -- strangers ---------------------------------------------------------------------------------------------------------
 
 
+@SHARED
 @pytest.mark.parametrize("path", ["/api/chats/a/transcript", "/control/status", "/control/keys", *OWN_PATHS])
-async def test_a_stranger_gets_nothing(web: Web, path: str) -> None:
+async def test_a_stranger_gets_nothing(shared: Web, path: str) -> None:
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic eA=="}, {"Cookie": "everturn=x"}):
-        async with web.stranger(**headers) as client:
+        async with shared.stranger(**headers) as client:
             answer = await client.get(path)
             assert answer.status_code == 401, answer.text
             assert "everturn login" in answer.json()["error"]
 
 
+@SHARED
 @pytest.mark.parametrize("path", ["/", "/login", "/assets/main.js", "/assets/page.css", "/favicon.ico", "/offline.js"])
-async def test_the_page_itself_is_open_and_checked_by_its_tag(web: Web, path: str) -> None:
-    async with web.stranger() as client:
+async def test_the_page_itself_is_open_and_checked_by_its_tag(shared: Web, path: str) -> None:
+    async with shared.stranger() as client:
         answer = await client.get(path)
         again = await client.get(path, headers={"If-None-Match": answer.headers["etag"]})
     assert (answer.status_code, again.status_code, again.content) == (200, 304, b"")
 
 
-async def test_no_file_beside_the_page_is_served(web: Web) -> None:
-    async with web.stranger() as client:
+@SHARED
+async def test_no_file_beside_the_page_is_served(shared: Web) -> None:
+    async with shared.stranger() as client:
         for name in ("package.json", "..%2fapp.py", "%2e%2e/app.py", "nothing.js"):
             assert (await client.get(f"/assets/{name}")).status_code in {401, 404}
 
@@ -63,16 +67,18 @@ async def test_no_file_beside_the_page_is_served(web: Web) -> None:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_key_does_what_its_scope_says_and_nothing_else(web: Web) -> None:
-    key = await made_key(web, "bot", "chat")
-    async with with_key(web, key) as bot:
-        assert (await bot.post("/api/chats/a/messages", json={"id": "1", "text": "hi"})).status_code == 202
-        assert (await bot.get("/api/chats/a/transcript")).status_code == 200
+@SHARED
+async def test_a_key_does_what_its_scope_says_and_nothing_else(shared: Web) -> None:
+    key = await made_key(shared, "talker", "chat")
+    async with with_key(shared, key) as bot:
+        assert (await bot.post("/api/chats/talk/messages", json={"id": "1", "text": "hi"})).status_code == 202
+        assert (await bot.get("/api/chats/talk/transcript")).status_code == 200
         refused = await bot.get("/control/status")
         assert (refused.status_code, "`read`" in refused.json()["error"]) == (403, True)
         assert [(await bot.get(path)).status_code for path in OWN_PATHS] == [403] * len(OWN_PATHS)
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("scope", "post", "look", "stop", "keys"),
     [
@@ -82,30 +88,33 @@ async def test_a_key_does_what_its_scope_says_and_nothing_else(web: Web) -> None
         ("admin", 202, 200, 202, 200),
     ],
 )
-async def test_scopes(web: Web, scope: str, post: int, look: int, stop: int, keys: int) -> None:
-    async with with_key(web, await made_key(web, "k", scope)) as client:
-        posted = await client.post("/api/chats/a/messages", json={"id": "1", "text": "hi"})
+async def test_scopes(shared: Web, scope: str, post: int, look: int, stop: int, keys: int) -> None:
+    async with with_key(shared, await made_key(shared, f"only {scope}", scope)) as client:
+        posted = await client.post(f"/api/chats/{scope}/messages", json={"id": "1", "text": "hi"})
         stopped = await client.post("/control/stop", json={"kind": "stop"})
         looked, listed = await client.get("/control/status"), await client.get("/control/keys")
     assert [each.status_code for each in (posted, looked, stopped, listed)] == [post, look, stop, keys]
 
 
-async def test_a_revoked_key_is_refused_at_once(web: Web) -> None:
-    key = await made_key(web, "a/b c", "read")
-    async with with_key(web, key) as client:
+@SHARED
+async def test_a_revoked_key_is_refused_at_once(shared: Web) -> None:
+    key = await made_key(shared, "a/b c", "read")
+    async with with_key(shared, key) as client:
         assert (await client.get("/control/status")).status_code == 200
-        assert (await web.client.delete("/control/keys/a%2Fb%20c")).status_code == 200
+        assert (await shared.client.delete("/control/keys/a%2Fb%20c")).status_code == 200
         assert (await client.get("/control/status")).status_code == 401
-    assert (await web.client.delete("/control/keys/nobody")).status_code == 404
+    assert (await shared.client.delete("/control/keys/nobody")).status_code == 404
 
 
-async def test_a_list_of_keys_holds_no_secret(web: Web) -> None:
-    key = await made_key(web, "bot", "chat")
-    text = (await web.client.get("/control/keys")).text
+@SHARED
+async def test_a_list_of_keys_holds_no_secret(shared: Web) -> None:
+    key = await made_key(shared, "listed", "chat")
+    text = (await shared.client.get("/control/keys")).text
     assert key[:9] in text
     assert key not in text
 
 
+@SHARED
 @pytest.mark.parametrize(
     "body",
     [
@@ -116,14 +125,15 @@ async def test_a_list_of_keys_holds_no_secret(web: Web) -> None:
         {"scopes": ["chat"]},
     ],
 )
-async def test_a_bad_key_is_refused(web: Web, body: object) -> None:
-    assert (await web.client.post("/control/keys", json=body)).status_code == 400
+async def test_a_bad_key_is_refused(shared: Web, body: object) -> None:
+    assert (await shared.client.post("/control/keys", json=body)).status_code == 400
 
 
-async def test_what_a_key_writes_bears_its_name(web: Web) -> None:
-    async with with_key(web, await made_key(web, "bot", "chat")) as bot:
-        await bot.post("/api/chats/a/messages", json={"id": "1", "text": "hi"})
-    (life,) = (await web.client.get("/control/explain/1")).json()["messages"]
+@SHARED
+async def test_what_a_key_writes_bears_its_name(shared: Web) -> None:
+    async with with_key(shared, await made_key(shared, "writer", "chat")) as bot:
+        await bot.post("/api/chats/a/messages", json={"id": "by-a-key", "text": "hi"})
+    (life,) = (await shared.client.get("/control/explain/by-a-key")).json()["messages"]
     assert life["key"] == "agent:main:api:dm:a"
 
 
@@ -238,32 +248,35 @@ async def test_guessing_codes_ends_soon(web: Web) -> None:
         assert (await client.post("/login", json={"code": good.code})).status_code == 429
 
 
+@SHARED
 @pytest.mark.parametrize(
     "headers", [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site", "Origin": ""}]
 )
-async def test_another_sites_page_changes_nothing(web: Web, headers: dict[str, str]) -> None:
-    async with web.browser() as client:
-        posted = await client.post("/web/conversations/c/messages", json={"id": "1", "text": "x"}, headers=headers)
+async def test_another_sites_page_changes_nothing(shared: Web, headers: dict[str, str]) -> None:
+    async with shared.browser() as client:
+        posted = await client.post("/web/conversations/c/messages", json={"id": "evil", "text": "x"}, headers=headers)
         out = await client.post("/logout", headers=headers)
         assert (posted.status_code, out.status_code) == (403, 403)
         assert (await client.get("/web/me")).status_code == 200
-    wrong = await web.client.post("/api/chats/a/messages", json={"id": "1", "text": "x"}, headers=headers)
+    wrong = await shared.client.post("/api/chats/a/messages", json={"id": "evil", "text": "x"}, headers=headers)
     assert wrong.status_code == 403
-    assert (await web.client.get("/control/explain/1")).json() == {"messages": []}
+    assert (await shared.client.get("/control/explain/evil")).json() == {"messages": []}
 
 
-async def test_a_name_that_was_pointed_here_reaches_neither_page_nor_cookie(web: Web) -> None:
-    async with web.browser() as client:
+@SHARED
+async def test_a_name_that_was_pointed_here_reaches_neither_page_nor_cookie(shared: Web) -> None:
+    async with shared.browser() as client:
         for path in ("/", "/login", "/web/me", "/web/conversations"):
             answer = await client.get(path, headers={"Host": "evil.example"})
             assert (answer.status_code, "public_url" in answer.json()["error"]) == (421, True)
-    assert (await web.client.get("/control/status", headers={"Host": "gateway"})).status_code == 200
+    assert (await shared.client.get("/control/status", headers={"Host": "gateway"})).status_code == 200
 
 
-async def test_no_other_origin_may_read(web: Web) -> None:
+@SHARED
+async def test_no_other_origin_may_read(shared: Web) -> None:
     asked = {"Origin": "https://other.example", "Access-Control-Request-Method": "POST"}
-    answers = [await web.client.get("/control/status", headers={"Origin": "https://other.example"})]
-    answers += [await web.client.options(path, headers=asked) for path in ("/", "/api/chats/a/messages", "/web/me")]
+    answers = [await shared.client.get("/control/status", headers={"Origin": "https://other.example"})]
+    answers += [await shared.client.options(path, headers=asked) for path in ("/", "/api/chats/a/messages", "/web/me")]
     assert not [name for answer in answers for name in answer.headers if name.startswith("access-control")]
 
 
@@ -273,29 +286,32 @@ async def test_no_other_origin_may_read(web: Web) -> None:
 async def raw(web: Web, text: bytes) -> str:
     reader, writer = await asyncio.open_connection(web.serving.host, web.serving.port)
     writer.write(text)
-    answer = await asyncio.wait_for(reader.read(4096), 60)
+    async with within(WAIT_S):
+        answer = await reader.read(4096)
     writer.close()
     return answer.decode()
 
 
-async def test_every_answer_says_what_a_browser_may_do_with_it(web: Web) -> None:
+@SHARED
+async def test_every_answer_says_what_a_browser_may_do_with_it(shared: Web) -> None:
     token = {"Authorization": f"Bearer {TOKEN}"}
-    async with web.stranger() as client:
+    async with shared.stranger() as client:
         answers = [await client.get(path) for path in ("/", "/health", "/nowhere", "/assets/none")]
         answers += [
             await client.get("/control/status", headers=token),
             await client.post("/login", content=b"x" * 99_999),
         ]
-        answers.append(await client.post("/api/chats/a/messages", json={"id": "1", "text": "x"}, headers=token))
+        answers.append(await client.post("/api/chats/a/messages", json={"id": "headers", "text": "x"}, headers=token))
     for answer in answers:
         assert "default-src 'none'" in answer.headers["content-security-policy"]
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
-    assert "content-security-policy" in await raw(web, b"nonsense\r\n\r\n")
+    assert "content-security-policy" in await raw(shared, b"nonsense\r\n\r\n")
 
 
-async def test_no_secret_is_in_an_error(web: Web) -> None:
-    async with web.stranger(Authorization="Bearer sEcReT-guess") as client:
+@SHARED
+async def test_no_secret_is_in_an_error(shared: Web) -> None:
+    async with shared.stranger(Authorization="Bearer sEcReT-guess") as client:
         texts = [
             (await client.get(path)).text for path in ("/control/status", "/web/me", "/nowhere?token=sEcReT-guess")
         ]

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.web.composition import Web, running
+from tests.web.composition import PLAIN, SHARED, Web, running
 
 
 @pytest.fixture
@@ -21,8 +21,9 @@ async def said(web: Web, chat: str, message_id: str) -> None:
         await watcher.until("reply")
 
 
-async def test_health_and_readiness_need_no_token(web: Web) -> None:
-    async with httpx.AsyncClient(base_url=web.serving.url) as client:
+@SHARED
+async def test_health_and_readiness_need_no_token(shared: Web) -> None:
+    async with httpx.AsyncClient(base_url=shared.serving.url, **PLAIN) as client:
         health, ready = await client.get("/health"), await client.get("/ready")
     assert (health.status_code, health.json()) == (200, {"alive": True})
     assert (ready.status_code, ready.json()) == (200, {"ready": True})
@@ -51,13 +52,14 @@ async def test_sessions_are_listed_page_by_page(web: Web) -> None:
     assert (first["sessions"][0]["state"], rest["next"]) == ("active", None)
 
 
+@SHARED
 @pytest.mark.parametrize("message_id", ["m1", "a@b", "50%", "a/b", "a b?", "ü"])
-async def test_a_message_is_explained_by_the_id_its_sender_gave(web: Web, message_id: str) -> None:
-    await said(web, "alice", message_id)
-    await said(web, "bob", message_id)
-    url = httpx.URL(web.serving.url).copy_with(raw_path=b"/control/explain/" + quoted(message_id))
-    lives = (await web.client.get(url)).json()["messages"]
-    assert [life["key"] for life in lives] == ["agent:main:api:dm:alice", "agent:main:api:dm:bob"]
+async def test_a_message_is_explained_by_the_id_its_sender_gave(shared: Web, message_id: str) -> None:
+    await said(shared, "explained", message_id)
+    await said(shared, "explained-too", message_id)
+    url = httpx.URL(shared.serving.url).copy_with(raw_path=b"/control/explain/" + quoted(message_id))
+    lives = (await shared.client.get(url)).json()["messages"]
+    assert [life["key"] for life in lives] == ["agent:main:api:dm:explained", "agent:main:api:dm:explained-too"]
     assert {life["state"] for life in lives} == {"done"}
 
 
@@ -65,8 +67,9 @@ def quoted(text: str) -> bytes:
     return "".join(f"%{byte:02X}" for byte in text.encode()).encode()
 
 
-async def test_an_unknown_message_has_no_life(web: Web) -> None:
-    assert (await web.client.get("/control/explain/nobody")).json() == {"messages": []}
+@SHARED
+async def test_an_unknown_message_has_no_life(shared: Web) -> None:
+    assert (await shared.client.get("/control/explain/nobody")).json() == {"messages": []}
 
 
 async def test_a_stop_is_asked_for_with_its_reason(web: Web) -> None:
@@ -75,20 +78,24 @@ async def test_a_stop_is_asked_for_with_its_reason(web: Web) -> None:
     assert web.desk.asked == [("restart", "new version")]
 
 
+@SHARED
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"kind": "explode"}', b'{"kind": "stop", "now": true}', b"\xff"])
-async def test_a_bad_stop_is_refused_and_stops_nothing(web: Web, body: bytes) -> None:
-    answer = await web.client.post("/control/stop", content=body)
+async def test_a_bad_stop_is_refused_and_stops_nothing(shared: Web, body: bytes) -> None:
+    before = list(shared.desk.asked)
+    answer = await shared.client.post("/control/stop", content=body)
     assert answer.status_code == 400
     assert "the body must be JSON like" in answer.json()["error"]
-    assert web.desk.asked == []
+    assert shared.desk.asked == before
 
 
-async def test_a_huge_stop_is_refused(web: Web) -> None:
-    assert (await web.client.post("/control/stop", content=b" " * 100_000)).status_code == 413
+@SHARED
+async def test_a_huge_stop_is_refused(shared: Web) -> None:
+    assert (await shared.client.post("/control/stop", content=b" " * 100_000)).status_code == 413
 
 
-async def test_other_paths_and_methods_are_refused_in_words(web: Web) -> None:
-    nowhere, wrong = await web.client.get("/control/nothing"), await web.client.get("/control/stop")
+@SHARED
+async def test_other_paths_and_methods_are_refused_in_words(shared: Web) -> None:
+    nowhere, wrong = await shared.client.get("/control/nothing"), await shared.client.get("/control/stop")
     assert (nowhere.status_code, nowhere.json()) == (404, {"error": "there is nothing at /control/nothing"})
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
     assert "GET is not possible" in wrong.json()["error"]
@@ -104,5 +111,6 @@ async def test_a_store_that_does_not_answer_is_told_everywhere(web: Web) -> None
     assert (await web.client.get("/control/status")).json() == {"state": "running", "open": None}
 
 
-async def test_a_wrong_page_of_sessions_is_refused(web: Web) -> None:
-    assert (await web.client.get("/control/sessions", params={"limit": "many"})).status_code == 400
+@SHARED
+async def test_a_wrong_page_of_sessions_is_refused(shared: Web) -> None:
+    assert (await shared.client.get("/control/sessions", params={"limit": "many"})).status_code == 400

@@ -8,7 +8,10 @@ import pytest
 
 from everturn.decide.uploads import clean_file_name, served_as, sniffed
 from everturn.media import Media
-from tests.web.composition import TOKEN, Web, running
+from everturn.web.server import PATIENCE_S
+from tests.waiting import WAIT_S, poll, within
+from tests.web.composition import SHARED, TOKEN, Web, running
+from tests.web.test_connection import bodies, keep_waiting
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 30
 
@@ -61,8 +64,9 @@ def test_a_type_is_what_the_bytes_say(head: bytes, kind: str) -> None:
     assert served_as(sniffed(head)) == kind
 
 
-async def test_an_image_comes_back_as_an_image(web: Web) -> None:
-    async with web.browser() as client:
+@SHARED
+async def test_an_image_comes_back_as_an_image(shared: Web) -> None:
+    async with shared.browser() as client:
         kept = (await client.post("/files?name=../cat.html", content=PNG)).json()
         got = await client.get(kept["url"])
     assert (kept["name"], kept["type"], kept["size"]) == ("cat.html", "image/png", len(PNG))
@@ -71,18 +75,20 @@ async def test_an_image_comes_back_as_an_image(web: Web) -> None:
     assert got.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_what_is_no_image_is_saved_not_shown(web: Web) -> None:
-    async with web.browser() as client:
+@SHARED
+async def test_what_is_no_image_is_saved_not_shown(shared: Web) -> None:
+    async with shared.browser() as client:
         kept = (await client.post("/files?name=x.png", content=b"<script>alert(1)</script>")).json()
         got = await client.get(kept["url"])
     assert got.headers["content-type"] == "application/octet-stream"
     assert got.headers["content-disposition"].startswith("attachment")
 
 
-async def test_only_the_owner_has_files(web: Web) -> None:
-    async with web.browser() as client:
+@SHARED
+async def test_only_the_owner_has_files(shared: Web) -> None:
+    async with shared.browser() as client:
         kept = (await client.post("/files?name=x.txt", content=b"words")).json()
-    async with web.stranger() as client:
+    async with shared.stranger() as client:
         assert (await client.get(kept["url"])).status_code == 401
         assert (await client.post("/files?name=x", content=b"x")).status_code == 401
 
@@ -96,11 +102,12 @@ async def test_files_are_bounded_each_and_together(web: Web, tmp_path: Path) -> 
     assert len(names(tmp_path / "files")) == 3
 
 
+@SHARED
 @pytest.mark.parametrize(
     "path", ["/files/x/y", "/files/AAAAAAAAAAAAAAAAAAAAAA/x", "/files/..%2f..%2fapi_token/x", "/files/*/x"]
 )
-async def test_there_is_no_way_to_another_file(web: Web, path: str) -> None:
-    async with web.browser() as client:
+async def test_there_is_no_way_to_another_file(shared: Web, path: str) -> None:
+    async with shared.browser() as client:
         assert (await client.get(path)).status_code == 404
 
 
@@ -114,7 +121,7 @@ async def test_what_a_death_left_half_written_is_swept(tmp_path: Path) -> None:
 
 
 async def test_a_large_file_may_take_its_time_and_half_a_request_may_not(tmp_path: Path) -> None:
-    async with running(tmp_path, patience_s=2, file_bytes=3_000_000) as web:
+    async with running(tmp_path, file_bytes=3_000_000) as web:
         place = web.serving.host, web.serving.port
         head = f"POST /files?name=a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: {{}}\r\n\r\n"
         reader, writer = await asyncio.open_connection(*place)
@@ -122,9 +129,12 @@ async def test_a_large_file_may_take_its_time_and_half_a_request_may_not(tmp_pat
         await writer.drain()
         idle, idler = await asyncio.open_connection(*place)
         idler.write(head.format(5).encode())
-        assert b" 408 " in await asyncio.wait_for(idle.readline(), 60)
-        writer.write(b"x")
-        assert b" 201 " in await asyncio.wait_for(reader.readline(), 60)
+        await poll(lambda: bodies(web) == [0, 2_000_000], seen=lambda: bodies(web))
+        keep_waiting(web, PATIENCE_S)
+        async with within(WAIT_S, lambda: bodies(web)):
+            assert b" 408 " in await idle.readline()
+            writer.write(b"x")
+            assert b" 201 " in await reader.readline()
         for each in (writer, idler):
             each.close()
             await each.wait_closed()

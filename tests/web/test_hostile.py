@@ -14,8 +14,10 @@ from everturn.gateway.hub import BACKLOG, Resync, Watch
 from everturn.model import Delta, Event
 from everturn.web.connection import STALLED_S, Connection
 from everturn.web.room import UNHEARD_MS
-from tests.web.composition import TOKEN, WAIT_S, Web, running
-from tests.web.test_connection import sent, statuses
+from everturn.web.server import PATIENCE_S
+from tests.waiting import WAIT_S, poll, within
+from tests.web.composition import SHARED, TOKEN, Web, running
+from tests.web.test_connection import bodies, keep_waiting, sent, statuses
 
 MEGABYTE = 1024 * 1024
 AUTHORIZED = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -39,7 +41,7 @@ class Deaf:
     async def read_until(self, words: bytes) -> bytes:
         """Read again, up to these words, or to the end."""
         seen = b""
-        async with asyncio.timeout(WAIT_S):
+        async with within(WAIT_S, lambda: seen[-300:]):
             while words not in seen[-300_000:] and (part := await self.reader.read(MEGABYTE)):
                 seen += part
         return seen
@@ -53,7 +55,7 @@ async def deaf(web: Web) -> AsyncIterator[Deaf]:
     mine.connect(("127.0.0.1", web.serving.port))
     reader, writer = await asyncio.open_connection(sock=mine)
     writer.write(WATCHING)
-    async with asyncio.timeout(WAIT_S):
+    async with within(WAIT_S):
         await reader.readuntil(b"retry: 1000\n\n")
     (theirs,) = set(web.serving.server.open_connections()) - before
     try:
@@ -86,8 +88,9 @@ async def test_a_reader_that_never_reads_is_let_go(web: Web) -> None:
         assert b"echo: 59 " not in await slow.read_until(b"never said")  # it ended before
 
 
-async def test_a_peer_that_vanishes_is_noticed_by_the_system(web: Web) -> None:
-    async with deaf(web) as quiet:
+@SHARED
+async def test_a_peer_that_vanishes_is_noticed_by_the_system(shared: Web) -> None:
+    async with deaf(shared) as quiet:
         mine = quiet.theirs.transport.get_extra_info("socket")
         assert mine.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert mine.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == UNHEARD_MS
@@ -115,25 +118,35 @@ async def test_only_one_text_of_a_turn_waits_for_a_slow_watcher() -> None:
     assert await watch.next() == Delta("2", "yy")
 
 
+@SHARED
 @pytest.mark.parametrize("path", ["/api/chats/alice/messages", "/web/conversations/alice/messages"])
-async def test_five_megabytes_are_refused_with_words_and_the_connection_goes_on(web: Web, path: str) -> None:
-    body = json.dumps({"id": "m1", "text": "x" * 5 * MEGABYTE}).encode()
+async def test_five_megabytes_are_refused_with_words_and_the_connection_goes_on(shared: Web, path: str) -> None:
+    body = json.dumps({"id": "long", "text": "x" * 5 * MEGABYTE}).encode()
     long = f"POST {path} HTTP/1.1\r\n{AUTHORIZED}Content-Length: {len(body)}\r\n\r\n".encode() + body
-    body = json.dumps({"id": "m1", "text": "short"}).encode()
+    body = json.dumps({"id": "short", "text": "short"}).encode()
     short = (
         f"POST {path} HTTP/1.1\r\n{AUTHORIZED}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     )
-    answers = await sent(web, long + short)
+    answers = await sent(shared, long + short)
     assert statuses(answers) == [b"413", b"202"]
     assert b"which the longest message does not need" in answers
 
 
 async def test_a_body_that_goes_on_after_its_answer_ends_with_the_connection(tmp_path: Path) -> None:
-    async with running(tmp_path, patience_s=2) as web:
+    async with running(tmp_path) as web:
+        reader, writer = await asyncio.open_connection("127.0.0.1", web.serving.port)
         head = f"POST /api/chats/alice/messages HTTP/1.1\r\n{AUTHORIZED}Content-Length: {50 * MEGABYTE}\r\n\r\n"
-        assert statuses(await sent(web, head.encode() + b"x" * MEGABYTE)) == [b"413"]
+        writer.write(head.encode() + b"x" * MEGABYTE)
+        async with within(WAIT_S):
+            answer = await reader.readuntil(b"}")
+            await poll(lambda: bodies(web) == [MEGABYTE], seen=lambda: bodies(web))
+            keep_waiting(web, PATIENCE_S)
+            answer += await reader.read()
+        assert statuses(answer) == [b"413"]
+        writer.close()
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -145,8 +158,8 @@ async def test_a_body_that_goes_on_after_its_answer_ends_with_the_connection(tmp
         (f"/api/chats/alice/events?after={'9' * 30_000}", b"400"),
     ],
 )
-async def test_an_address_that_is_far_too_long_gets_a_short_answer(web: Web, path: str, status: bytes) -> None:
-    answer = await sent(web, f"GET {path} HTTP/1.1\r\n{AUTHORIZED}Connection: close\r\n\r\n".encode())
+async def test_an_address_that_is_far_too_long_gets_a_short_answer(shared: Web, path: str, status: bytes) -> None:
+    answer = await sent(shared, f"GET {path} HTTP/1.1\r\n{AUTHORIZED}Connection: close\r\n\r\n".encode())
     assert statuses(answer) == [status]
     assert len(answer) < 2_000
 

@@ -6,18 +6,22 @@ from pathlib import Path
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from everturn.errors import StoreUnavailable
 from everturn.gateway.parts import Settings
 from everturn.model import Inbound
 from everturn.store.operations.inbox import Accepted
 from everturn.store.operations.reading import explain
-from tests.web.composition import AUTHORIZED, Held, Web, running
+from tests.web.composition import AUTHORIZED, PLAIN, Held, Web, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
-async def web(tmp_path: Path) -> AsyncIterator[Web]:
-    async with running(tmp_path, settings=Settings(message_chars=1000)) as started:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def web(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Web]:
+    """One gateway for the whole file: each test has chats of its own."""
+    async with running(tmp_path_factory.mktemp("messages"), settings=Settings(message_chars=1000)) as started:
         yield started
 
 
@@ -28,20 +32,20 @@ async def test_a_message_is_accepted_once_and_known_by_its_id(web: Web) -> None:
 
 
 async def test_it_is_stored_when_it_is_acknowledged(web: Web) -> None:
-    await web.post("alice", "m1", "hello")
-    [life] = await web.world.store.read(explain, "m1")
-    assert (life["id"], life["key"]) == ("m1@alice", "agent:main:api:dm:alice")
+    await web.post("stored", "known", "hello")
+    [life] = await web.world.store.read(explain, "known")
+    assert (life["id"], life["key"]) == ("known@stored", "agent:main:api:dm:stored")
 
 
 async def test_the_same_id_with_other_words_is_a_conflict(web: Web) -> None:
-    await web.post("alice", "m1", "hello")
-    answer = await web.post("alice", "m1", "good bye")
+    await web.post("changing", "m1", "hello")
+    answer = await web.post("changing", "m1", "good bye")
     assert answer.status_code == 409
     assert "new id" in answer.json()["error"]
 
 
 async def test_the_same_id_in_another_chat_is_another_message(web: Web) -> None:
-    await web.post("alice", "m1", "hello")
+    await web.post("ann", "m1", "hello")
     answer = await web.post("bob", "m1", "good bye")
     assert (answer.status_code, answer.json()["key"]) == (202, "agent:main:api:dm:bob")
 
@@ -80,15 +84,15 @@ async def test_an_error_of_ours_is_told_without_its_details(tmp_path: Path) -> N
 
 
 async def test_a_text_over_the_limit_is_too_long(web: Web) -> None:
-    assert (await web.post("alice", "m1", "ä" * 1000)).status_code == 202
-    answer = await web.post("alice", "m2", "ä" * 1001)
+    assert (await web.post("long", "m1", "ä" * 1000)).status_code == 202
+    answer = await web.post("long", "m2", "ä" * 1001)
     assert answer.status_code == 413
     assert "1,000" in answer.json()["error"] or "1000" in answer.json()["error"]
 
 
 async def test_the_longest_message_fits_however_it_is_escaped(web: Web) -> None:
     body = b'{"id": "m1", "text": "' + b"\\ud83d\\ude00" * 1000 + b'"}'
-    assert (await web.client.post("/api/chats/alice/messages", content=body)).status_code == 202
+    assert (await web.client.post("/api/chats/escaped/messages", content=body)).status_code == 202
 
 
 async def test_a_huge_body_is_refused_by_its_announced_length(web: Web) -> None:
@@ -111,7 +115,7 @@ async def test_a_body_in_chunks_is_put_together(web: Web) -> None:
         for byte in b'{"id": "m1", "text": "hello"}':
             yield bytes([byte])
 
-    assert (await web.client.post("/api/chats/alice/messages", content=parts())).status_code == 202
+    assert (await web.client.post("/api/chats/chunks/messages", content=parts())).status_code == 202
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,7 @@ async def test_the_wrong_method_is_told_the_right_one(web: Web) -> None:
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer wrong", f"Basic {AUTHORIZED['Authorization'][7:]}"])
 async def test_without_the_token_nothing_is_said(web: Web, header: str | None) -> None:
-    async with httpx.AsyncClient(base_url=web.serving.url) as client:
+    async with httpx.AsyncClient(base_url=web.serving.url, **PLAIN) as client:
         headers = {} if header is None else {"Authorization": header}
         for path in ("/api/chats/alice/transcript", "/control/status", "/nowhere"):
             answer = await client.get(path, headers=headers)

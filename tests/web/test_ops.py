@@ -11,7 +11,7 @@ import pytest
 from everturn.agent.interface import Answer, TurnContext
 from everturn.store.operations.recovery import suspend_session
 from tests.gateway.scenes import until_read
-from tests.web.composition import Held, Watcher, Web, running
+from tests.web.composition import SHARED, Held, Watcher, Web, running
 
 LISTS = ["turns", "sessions", "inbox", "outbox", "figures", "overview"]
 
@@ -164,27 +164,30 @@ async def ended(watcher: Watcher) -> None:
 # -- who may -----------------------------------------------------------------------------------------------------------
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("scope", "look", "do"), [("chat", 403, 403), ("read", 200, 403), ("ops", 200, 409), ("admin", 200, 409)]
 )
-async def test_a_key_looks_or_acts_by_its_scope(web: Web, scope: str, look: int, do: int) -> None:
-    made = await web.client.post("/control/keys", json={"name": "k", "scopes": [scope]})
-    async with web.stranger(Authorization=f"Bearer {made.json()['key']}") as client:
+async def test_a_key_looks_or_acts_by_its_scope(shared: Web, scope: str, look: int, do: int) -> None:
+    made = await shared.client.post("/control/keys", json={"name": f"ops {scope}", "scopes": [scope]})
+    async with shared.stranger(Authorization=f"Bearer {made.json()['key']}") as client:
         looked = [(await client.get(f"/ops/api/{path}")).status_code for path in LISTS]
         acted = await client.post("/ops/api/sessions/act", json={"key": "nobody", "action": "stop", "id": "1"})
     assert (set(looked), acted.status_code) == ({look}, do)
 
 
-async def test_strangers_and_other_pages_do_nothing(web: Web) -> None:
+@SHARED
+async def test_strangers_and_other_pages_do_nothing(shared: Web) -> None:
     body = {"key": KEY, "action": "reset", "id": "1"}
-    async with web.stranger() as client:
+    async with shared.stranger() as client:
         assert [(await client.get(f"/ops/api/{path}")).status_code for path in [*LISTS, "events"]] == [401] * 7
         assert (await client.post("/ops/api/sessions/act", json=body)).status_code == 401
-    async with web.browser() as browser:
+    async with shared.browser() as browser:
         elsewhere = await browser.post("/ops/api/sessions/act", json=body, headers={"Origin": "http://evil.example"})
         assert (elsewhere.status_code, (await browser.get("/ops/api/overview")).status_code) == (403, 200)
 
 
+@SHARED
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -196,14 +199,15 @@ async def test_strangers_and_other_pages_do_nothing(web: Web) -> None:
         ("outbox", {"reply": "1", "action": "send", "id": "1", "more": 1}),
     ],
 )
-async def test_a_bad_action_is_refused_with_words(web: Web, path: str, body: dict[str, object]) -> None:
-    answer = await web.client.post(f"/ops/api/{path}/act", json=body)
+async def test_a_bad_action_is_refused_with_words(shared: Web, path: str, body: dict[str, object]) -> None:
+    answer = await shared.client.post(f"/ops/api/{path}/act", json=body)
     assert (answer.status_code, bool(answer.json()["error"])) == (400, True)
 
 
+@SHARED
 @pytest.mark.parametrize(
     "path", ["turns?state=x", "sessions?after=x", "sessions?limit=900", "figures?hours=1", "explain", "inbox?after=x"]
 )
-async def test_a_bad_question_is_refused_with_words(web: Web, path: str) -> None:
-    answer = await web.client.get(f"/ops/api/{path}")
+async def test_a_bad_question_is_refused_with_words(shared: Web, path: str) -> None:
+    answer = await shared.client.get(f"/ops/api/{path}")
     assert (answer.status_code, bool(answer.json()["error"])) == (400, True)

@@ -11,7 +11,7 @@ import pytest
 from everturn.decide.admission import PAIR, Admission, Policy
 from everturn.gateway.parts import Settings
 from everturn.testing import FakePlatform
-from tests.web.composition import Web, running
+from tests.web.composition import SHARED, Web, running
 
 PAIRING = Settings(burst_s=0.0, admission=Admission(policies={"fake": Policy(unknown=PAIR)}, owners=("fake:boss",)))
 CODE = re.compile(r"approve ([A-Z2-9]{8})")
@@ -76,6 +76,7 @@ async def test_people_are_let_in_by_number_or_code_and_turned_out_once(web: Web,
     assert (await act(web, action="allow", person="fake:ann", id="3")).status_code == 409  # another action, the same id
 
 
+@SHARED
 @pytest.mark.parametrize(
     "body",
     [
@@ -87,18 +88,19 @@ async def test_people_are_let_in_by_number_or_code_and_turned_out_once(web: Web,
         {"action": "approve", "id": "", "code": "A"},
     ],
 )
-async def test_what_says_nothing_is_refused(web: Web, body: dict[str, object]) -> None:
-    assert (await act(web, **body)).status_code == 400
+async def test_what_says_nothing_is_refused(shared: Web, body: dict[str, object]) -> None:
+    assert (await act(shared, **body)).status_code == 400
 
 
+@SHARED
 @pytest.mark.parametrize(("scope", "status"), [("chat", 403), ("read", 403), ("ops", 403), ("admin", 0)])
-async def test_a_key_without_the_right_is_refused_everywhere(web: Web, scope: str, status: int) -> None:
-    made = await web.client.post("/control/keys", json={"name": "k", "scopes": [scope]})
-    async with web.stranger(Authorization=f"Bearer {made.json()['key']}") as client:
+async def test_a_key_without_the_right_is_refused_everywhere(shared: Web, scope: str, status: int) -> None:
+    made = await shared.client.post("/control/keys", json={"name": f"people {scope}", "scopes": [scope]})
+    async with shared.stranger(Authorization=f"Bearer {made.json()['key']}") as client:
         answers = [
             await client.request(method, path, json={} if method == "POST" else None) for method, path in REFUSED
         ]
     allowed = [200, 400, 400, 400, 200, 400]
     assert [each.status_code for each in answers] == ([status] * len(REFUSED) if status else allowed)
-    async with web.stranger() as nobody:
+    async with shared.stranger() as nobody:
         assert {(await nobody.request(method, path)).status_code for method, path in REFUSED} == {401}

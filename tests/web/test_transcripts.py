@@ -7,7 +7,7 @@ import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.testing import ScriptedAgent
-from tests.web.composition import Web, running
+from tests.web.composition import SHARED, Web, running
 
 
 @pytest.fixture
@@ -73,9 +73,10 @@ async def test_a_session_of_another_chat_cannot_be_read(web: Web) -> None:
     assert "no such session" in answer.json()["error"]
 
 
+@SHARED
 @pytest.mark.parametrize("query", [{"after": "x"}, {"limit": "-1"}, {"limit": "10001"}, {"limit": ""}])
-async def test_a_wrong_page_is_refused(web: Web, query: dict[str, str]) -> None:
-    answer = await web.client.get("/api/chats/alice/transcript", params=query)
+async def test_a_wrong_page_is_refused(shared: Web, query: dict[str, str]) -> None:
+    answer = await shared.client.get("/api/chats/alice/transcript", params=query)
     assert answer.status_code == 400
     assert "whole number" in answer.json()["error"]
 

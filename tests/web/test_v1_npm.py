@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from tests.house import ROOT
+from tests.waiting import WAIT_S, within
 from tests.web.composition import TOKEN, running
 from tests.web.programs import Obliging
 
@@ -35,6 +36,7 @@ async def test_the_client_for_node_runs_unchanged(tmp_path: Path) -> None:
         node = await asyncio.create_subprocess_exec(
             "node", str(script), f"{web.serving.url}/v1", TOKEN, stdout=-1, stderr=-1
         )
-        out, err = await asyncio.wait_for(node.communicate(), 240)
+        async with within(2 * WAIT_S, lambda: "node did not end"):  # it starts, and loads a library
+            out, err = await node.communicate()
     assert node.returncode == 0, err.decode()
     assert json.loads(out) == EXPECTED

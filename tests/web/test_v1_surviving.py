@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 
 from everturn.model import Inbound
 from everturn.store.operations.inbox import Accepted
-from tests.web.composition import Web, running
+from tests.web.composition import Soon, Web, running
 from tests.web.programs import Obliging, client, key, said
 
 KEYED: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "k1"}}
@@ -163,7 +163,7 @@ async def test_a_gateway_that_stops_ends_the_answer_and_its_next_life_gives_it(t
 
 
 async def test_a_request_that_is_committed_while_the_server_ends_is_told_to_come_again(tmp_path: Path) -> None:
-    came, go = asyncio.Event(), asyncio.Event()
+    came, go = Soon(), asyncio.Event()
     ending: Web
 
     async def accept(inbound: Inbound) -> Accepted:

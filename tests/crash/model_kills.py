@@ -2,15 +2,10 @@
 
 import asyncio
 import json
-import os
-import secrets
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
-
-import pytest
 
 from everturn.decide.busy import OUTCOME_UNKNOWN
 from everturn.model import Message, ToolCall
@@ -21,18 +16,16 @@ from tests.crash.models import ModelProcess
 from tests.history import Post, repeated
 from tests.model_history import model_problems
 
-KILLS = 3
-TORTURE_KILLS = max(25, int(os.environ.get("KILLS", "150")) // 5)
 CHATS = 3
+MOST_SEEN = 60
 PACE_S = 0.01  # so that many kills fall into a stream
 
 
 class Story:
     """A gateway with a language model, the people who talk to it one message at a time, and a seed that decides when it dies."""
 
-    def __init__(self, folder: Path, url: str, model: ModelProcess) -> None:
-        self.seed = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
-        self.random = Random(self.seed)
+    def __init__(self, folder: Path, url: str, model: ModelProcess, seed: int) -> None:
+        self.random = Random(seed)
         self._ledger = folder / "effects"
         settings = {
             **BREAKERS_OFF, "EVERTURN_STORE_URL": url, "EVERTURN_AGENT_KIND": "llm",
@@ -64,10 +57,10 @@ class Story:
         return f"repeat {calls} run_command {command}" if calls else f"tell me {where}"
 
     async def die(self, kills: int) -> None:
-        """Die so often, at random moments after it was ready."""
+        """Die so often, after some of what people see while answers grow."""
         for _ in range(kills):
             await self.gateway.ready()
-            await self.gateway.lives_for(self.gateway.start_s * self.random.uniform(0.0, 0.7))
+            await self.people.until_seen(self.random.randint(0, MOST_SEEN))
             await self.gateway.killed()
             await self.gateway.start()
         await self.gateway.ready()
@@ -115,10 +108,10 @@ def _message(line: dict[str, Any]) -> Message:
     return Message(role=line["role"], content=line["content"], calls=calls, call_id=line["tool_call_id"])
 
 
-async def kill(folder: Path, url: str, kills: int, capsys: pytest.CaptureFixture[str]) -> None:
+async def kill_model_turns(folder: Path, url: str, kills: int, seed: int) -> str:
     """Promises 1 to 7 for everybody who talks to a model while the gateway dies."""
     with ModelProcess(folder, PACE_S) as model:
-        story = Story(folder, url, model)
+        story = Story(folder, url, model, seed)
         async with story.gateway:
             await story.gateway.up()
             watching = [asyncio.create_task(person.watch()) for person in story.talkers]
@@ -133,21 +126,5 @@ async def kill(folder: Path, url: str, kills: int, capsys: pytest.CaptureFixture
                 await asyncio.gather(*watching, *talking, return_exceptions=True)
             assert await story.gateway.stopped() == 0, story.gateway.output
     told = f"{kills} kills, {story.requests} requests, {story.noted} of them after an interruption"
-    with capsys.disabled():
-        sys.stderr.write(f"\n  model on {url.partition(':')[0]}, seed {story.seed}: {told}\n")
-    assert not found, "\n".join([f"SEED={story.seed}", *found])
-
-
-@pytest.mark.timeout(900)
-async def test_a_few_kills_of_model_turns_lose_double_and_repeat_nothing(
-    tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    await kill(tmp_path, store_url, KILLS, capsys)
-
-
-@pytest.mark.torture
-@pytest.mark.timeout(3600)
-async def test_many_kills_of_model_turns_lose_double_and_repeat_nothing(
-    tmp_path: Path, store_url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    await kill(tmp_path, store_url, TORTURE_KILLS, capsys)
+    assert not found, "\n".join([told, *found])
+    return f"model on {url.partition(':')[0]}: {told}"
