@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-LONGEST_S = 120.0
+from tests.waiting import WAIT_S
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Collector:
     def until(self, true: Callable[[list[Got]], bool]) -> list[Got]:
         """Wait until this is true of the spans that came."""
         with self._changed:
-            assert self._changed.wait_for(lambda: true(self.spans), LONGEST_S), self.spans
+            assert self._changed.wait_for(lambda: true(self.spans), WAIT_S), self.spans
             return list(self.spans)
 
     def take(self, path: str, headers: dict[str, str], body: bytes) -> None:

@@ -7,10 +7,11 @@ import ast
 import gc
 import re
 import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS_NOT_OURS = {"__pycache__", "build", "dist", "node_modules"}
@@ -22,7 +23,20 @@ REGISTRY_HOSTS = re.compile(
 MOCK_MODULES = re.compile(r"^(unittest\.mock|mock|pytest_mock)(\.|$)")
 MOCK_NAMES = {"monkeypatch", "mocker", "MagicMock", "AsyncMock"}
 SKIP_NAMES = {"skip", "skipif", "skipIf", "skipUnless", "xfail", "importorskip"}
+# Calls that wait no longer than a number of seconds, by the last part of their name: where that number stands, and its keyword.
+# Beside them every `timeout=` is one. Less than a second is a pause, no limit.
+LIMITS = {
+    "timeout": (0, "delay"), "within": (0, "seconds"), "wait_for": (1, "timeout"), "until": (1, "within_s"), "poll": (1, "within_s"),
+    "read_until": (2, "within_s"), "join": (0, "timeout"), "wait": (0, "timeout"),
+}  # fmt: skip
+LIMIT_ARGUMENTS = {"timeout", "within_s"}
+SHORTEST_LIMIT_S = 1.0
+# `pytest.mark.timeout` ends what hangs: it is no wait for a condition.
+NO_LIMITS = {"pytest.mark.timeout"}
+CHANCE_MODULES = {"random", "secrets", "uuid"}
+CHANCE_NAMES = {"os.urandom", "uuid.uuid1", "uuid.uuid4"}
 
+Node = TypeVar("Node", bound=ast.AST)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -44,14 +58,59 @@ class Source:
             gc.enable()
 
     @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
+    @cached_property
     def functions(self) -> list[Function]:
-        return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
+        return [node for node in self.nodes if isinstance(node, Function)]
+
+    @cached_property
+    def calls(self) -> list[tuple[str, ast.Call]]:
+        """Every call, with the dotted name of what is called; without one the name is empty."""
+        return [(dotted(node.func), node) for node in self.all(ast.Call)]
+
+    def all(self, kind: type[Node]) -> list[Node]:
+        """Every node of a kind."""
+        return [node for node in self.nodes if isinstance(node, kind)]
 
     def at(self, node: ast.expr | ast.stmt | ast.arg, what: str) -> str:
         return f"{self.path}:{node.lineno} {what}"
 
 
 Rule = Callable[[Source], list[str]]
+
+
+@dataclass
+class HouseRule:
+    """What must not be found in the Python files of some folders, except in files with a reason (a prefix may name many)."""
+
+    name: str
+    finds: Rule
+    folders: Sequence[str]
+    reasons: dict[str, str] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+
+    def broken_in(self, source: Source) -> list[str]:
+        """The findings in a file that has no reason."""
+        if not source.path.startswith(tuple(f"{folder}/" for folder in self.folders)):
+            return []
+        found = self.finds(source)
+        reasons = {path for path in self.reasons if source.path.startswith(path)}
+        self.used |= reasons if found else set()
+        return [] if reasons else found
+
+    @property
+    def unused(self) -> list[str]:
+        """The reasons that no file needed so far."""
+        return [path for path in self.reasons if path not in self.used]
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` as text; what follows a call or an index begins with a dot."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
 def text_files() -> Iterator[tuple[str, str]]:
@@ -77,11 +136,11 @@ def is_foreign(path: Path) -> bool:
     return any(part in FOLDERS_NOT_OURS or part.startswith(".") for part in path.parts[:-1] if part != ".ci")
 
 
-def sources(*folders: str) -> list[Source]:
-    """The Python files below these folders."""
+def sources(*folders: str) -> Iterator[Source]:
+    """The Python files below these folders, one after the other: parsing them all takes seconds, and keeping them much memory."""
     prefixes = tuple(f"{folder}/" for folder in folders)
     paths = [path for path in project_files() if path.endswith(".py") and path.startswith(prefixes)]
-    return [Source(path, (ROOT / path).read_text(encoding="utf-8")) for path in paths]
+    return (Source(path, (ROOT / path).read_text(encoding="utf-8")) for path in paths)
 
 
 def length(function: Function) -> int:
@@ -98,8 +157,7 @@ def long_functions(source: Source, limit: int, prefix: str = "") -> list[str]:
 
 
 def big_classes(source: Source, limit: int) -> list[str]:
-    classes = [node for node in ast.walk(source.tree) if isinstance(node, ast.ClassDef)]
-    sized = [(node, sum(isinstance(child, Function) for child in node.body)) for node in classes]
+    sized = [(node, sum(isinstance(child, Function) for child in node.body)) for node in source.all(ast.ClassDef)]
     return [source.at(node, f"{node.name} has {methods} methods") for node, methods in sized if methods > limit]
 
 
@@ -113,9 +171,9 @@ def missing_docstring(source: Source) -> list[str]:
     return [f"{source.path} has no module docstring"] if silent else []
 
 
-def vague_names(path: str) -> list[str]:
-    parts = [part.removesuffix(".py") for part in Path(path).parts]
-    return [f"{path}: name it after what it is responsible for"] if any(map(VAGUE_NAMES.match, parts)) else []
+def vague_names(source: Source) -> list[str]:
+    parts = [part.removesuffix(".py") for part in Path(source.path).parts]
+    return [f"{source.path}: name it after what it is responsible for"] if any(map(VAGUE_NAMES.match, parts)) else []
 
 
 def late_imports(source: Source) -> list[str]:
@@ -130,17 +188,9 @@ def late_imports(source: Source) -> list[str]:
 
 def private_uses(source: Source) -> list[str]:
     """Private names of others: `thing._name` unless it is the class's own, and `from x import _name`."""
-    found = [source.at(node, f"uses {node.attr}") for node in attributes(source) if is_foreign_private(node)]
-    names = [(node, name.name) for node in imports_from(source) for name in node.names]
+    found = [source.at(node, f"uses {node.attr}") for node in source.all(ast.Attribute) if is_foreign_private(node)]
+    names = [(node, name.name) for node in source.all(ast.ImportFrom) for name in node.names]
     return found + [source.at(node, f"imports {name}") for node, name in names if is_private(name)]
-
-
-def attributes(source: Source) -> list[ast.Attribute]:
-    return [node for node in ast.walk(source.tree) if isinstance(node, ast.Attribute)]
-
-
-def imports_from(source: Source) -> list[ast.ImportFrom]:
-    return [node for node in ast.walk(source.tree) if isinstance(node, ast.ImportFrom)]
 
 
 def is_private(name: str) -> bool:
@@ -153,28 +203,95 @@ def is_foreign_private(node: ast.Attribute) -> bool:
 
 
 def mocks(source: Source) -> list[str]:
-    plain = [node for node in ast.walk(source.tree) if isinstance(node, ast.Import)]
-    modules: list[tuple[ast.stmt, str]] = [(node, node.module or "") for node in imports_from(source)]
-    modules += [(node, name.name) for node in plain for name in node.names]
+    modules: list[tuple[ast.stmt, str]] = [(node, node.module or "") for node in source.all(ast.ImportFrom)]
+    modules += [(node, name.name) for node in source.all(ast.Import) for name in node.names]
     found = [source.at(node, f"imports {module}") for node, module in modules if MOCK_MODULES.match(module)]
-    arguments = [node for node in ast.walk(source.tree) if isinstance(node, ast.arg) and node.arg in MOCK_NAMES]
+    arguments = [node for node in source.all(ast.arg) if node.arg in MOCK_NAMES]
     return found + [source.at(node, f"asks for {node.arg}") for node in arguments]
 
 
 def skips(source: Source) -> list[str]:
-    named = [node for node in attributes(source) if node.attr in SKIP_NAMES and is_test_library(node.value)]
+    named = [node for node in source.all(ast.Attribute) if node.attr in SKIP_NAMES and is_test_library(node.value)]
     return [source.at(node, f"uses {node.attr}") for node in named]
 
 
 def is_test_library(node: ast.expr) -> bool:
-    return ast.unparse(node) in {"pytest", "pytest.mark", "mark", "unittest"}
+    return dotted(node) in {"pytest", "pytest.mark", "mark", "unittest"}
 
 
 def sleeps(source: Source) -> list[str]:
     """Calls of `sleep` with anything but 0, which only lets others run."""
-    calls = [node for node in ast.walk(source.tree) if isinstance(node, ast.Call)]
-    named = [node for node in calls if ast.unparse(node.func) in {"time.sleep", "asyncio.sleep", "sleep"}]
+    named = [node for name, node in source.calls if name in {"time.sleep", "asyncio.sleep", "sleep"}]
     return [source.at(node, "sleeps") for node in named if [ast.unparse(value) for value in node.args] != ["0"]]
+
+
+def fixed_limits(source: Source) -> list[str]:
+    """Time limits that are plain numbers: EVERTURN_TEST_PATIENCE must stretch every one, so each is made of `WAIT_S`."""
+    numbers = plain_numbers(source.tree)
+    given = [(limit, name) for name, call in source.calls if name not in NO_LIMITS for limit in limits_of(name, call)]
+    given += [(value, function.name) for function in source.functions for value in limits_by_default(function)]
+    return [
+        source.at(
+            limit, f"{name.rpartition('.')[2]} has the limit {ast.unparse(limit)}: make it of tests.waiting.WAIT_S"
+        )
+        for limit, name in given
+        if number_of(limit, numbers) >= SHORTEST_LIMIT_S
+    ]
+
+
+def limits_of(name: str, call: ast.Call) -> list[ast.expr]:
+    """What a call says about how long it waits."""
+    place, keyword = LIMITS.get(name.rpartition(".")[2], (len(call.args), "timeout"))
+    named = [each.value for each in call.keywords if each.arg in {"timeout", keyword}]
+    return [*call.args[place : place + 1], *named]
+
+
+def limits_by_default(function: Function) -> list[ast.expr]:
+    """How long a function waits when nobody says anything else."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    pairs: list[tuple[ast.arg, ast.expr | None]] = list(
+        zip(positional[len(positional) - len(given.defaults) :], given.defaults, strict=True)
+    )
+    pairs += zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    return [value for argument, value in pairs if value is not None and argument.arg in LIMIT_ARGUMENTS]
+
+
+def plain_numbers(tree: ast.Module) -> dict[str, float]:
+    """The names at the top of a file that stand for plain numbers."""
+    assigned = [(node, number_of(node.value, {})) for node in tree.body if isinstance(node, ast.Assign)]
+    names = [(target, number) for node, number in assigned for target in node.targets if number]
+    return {target.id: number for target, number in names if isinstance(target, ast.Name)}
+
+
+def number_of(node: ast.expr, numbers: dict[str, float]) -> float:
+    """What an expression is that is made of numbers alone; 0 for every other one."""
+    if isinstance(node, ast.Constant):
+        return float(node.value) if isinstance(node.value, int | float) else 0.0
+    if isinstance(node, ast.BinOp):
+        left, right = number_of(node.left, numbers), number_of(node.right, numbers)
+        return max(left, right) if left and right else 0.0
+    return numbers.get(node.id, 0.0) if isinstance(node, ast.Name) else 0.0
+
+
+def chance(source: Source) -> list[str]:
+    """What differs from run to run: random numbers without a seed, and secrets."""
+    modules = {name.asname or name.name for node in source.all(ast.Import) for name in node.names} & CHANCE_MODULES
+    found = [source.at(node, f"calls {name}") for name, node in source.calls if draws_lots(name, node, modules)]
+    names = [(node, f"{node.module}.{name.name}") for node in source.all(ast.ImportFrom) for name in node.names]
+    return found + [source.at(node, f"imports {name}") for node, name in names if is_chance(name)]
+
+
+def draws_lots(name: str, call: ast.Call, modules: set[str]) -> bool:
+    """Whether this call says something else in each run. A local variable may be named as a module is."""
+    if name in {"Random", "random.Random"}:
+        return not call.args
+    return is_chance(name) and (name.partition(".")[0] in modules or name == "os.urandom")
+
+
+def is_chance(name: str) -> bool:
+    module, _, what = name.rpartition(".")
+    return name in CHANCE_NAMES or module == "secrets" or (module == "random" and what != "Random")
 
 
 def lines_matching(pattern: re.Pattern[str], path: str, text: str) -> list[str]:

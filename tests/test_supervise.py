@@ -13,6 +13,7 @@ from typing import IO
 import pytest
 
 from everturn.supervise import FD_VARIABLE, Backoff, supervise, watch_supervisor
+from tests.waiting import WAIT_S
 
 QUICK = Backoff(first_s=0.01, most_s=0.04)
 SUPERVISE = """
@@ -174,7 +175,7 @@ def test_the_child_drains_and_ends_when_its_supervisor_was_killed() -> None:
 
 
 def test_a_child_that_does_not_drain_ends_after_the_grace() -> None:
-    with supervisor(listening(then="pass", grace_s=2)) as (parent, said):
+    with supervisor(listening(then="pass", grace_s=WAIT_S / 15)) as (parent, said):
         said.readline()
         parent.kill()
         assert said.read() == "heard SIGTERM\n"
@@ -204,7 +205,7 @@ def test_the_watcher_calls_back_when_the_supervisor_is_gone() -> None:
     assert not env, "a program that we start must not believe to be supervised"
     assert not gone.is_set()
     os.close(write_end)
-    assert gone.wait(60)
+    assert gone.wait(WAIT_S)
     os.close(read_end)
 
 

@@ -15,6 +15,9 @@ from everturn.model import Effect, Inbound, SessionSource
 from everturn.platform.interface import CanPull, CanReadBack, CanSend, Limits
 from everturn.store.operations.entries import list_entries
 from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World, key_of
+from everturn.testing_matrix import MatrixProxy
+from everturn.testing_model import ScriptedModel
+from everturn.testing_telegram import Telegram, person
 from tests.gateway.scenes import die, told, until_all_are_dead
 
 HERE = SessionSource(platform="fake", chat_id="one", user_id="ann")
@@ -157,9 +160,27 @@ async def test_a_platform_with_a_file_outlives_its_process(tmp_path: Path) -> No
     assert len(after.screen) == 1
 
 
-async def test_waiting_for_what_never_comes_ends() -> None:
-    with pytest.raises(TimeoutError):
-        await FakePlatform().until(lambda: False, timeout_s=0.01)
+async def test_waiting_for_what_never_comes_ends_and_tells_what_there_was_instead() -> None:
+    platform = FakePlatform()
+    platform.say("one", "hello")
+    await platform.send(HERE, "an answer", "key")
+    with pytest.raises(TimeoutError, match=r"'one': \['an answer'\].* 0 of 1 messages acknowledged"):
+        await platform.until(lambda: False, timeout_s=0.01)
+
+
+async def test_so_it_does_with_the_servers_beside_it() -> None:
+    telegram, model, proxy = Telegram(), ScriptedModel(), MatrixProxy("http://127.0.0.1:9")
+    person(telegram, "Ann").says("hello")
+    telegram.called("getMe", {})
+    model.saw('{"messages": [{"role": "user", "content": "hello"}]}', None)
+    waits = {
+        r"\{1001: \[\]\}; 1 updates wait; 1 calls.*getMe": telegram.until(lambda: False, 0.01),
+        "1 requests.*hello": model.until(lambda: False, 0.01),
+        "0 requests": proxy.until(lambda: False, 0.01),
+    }
+    for seen, waiting in waits.items():
+        with pytest.raises(TimeoutError, match=seen):
+            await waiting
 
 
 # -- ScriptedAgent and World ------------------------------------------------------------------------------------------

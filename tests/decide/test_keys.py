@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from everturn.decide.keys import Isolation, is_shared, session_key
 from everturn.model import SessionSource
+from tests.decide.examples import FEW_AND_MANY
 
 SHARED_GROUPS = Isolation(group_sessions_per_user=False)
 OWN_THREADS = Isolation(thread_sessions_per_user=True)
@@ -180,30 +181,40 @@ def read_back(key: str) -> Lane:
     return tuple(unquote(part, errors="surrogatepass") for part in (name, account, slot, scope, chat, thread, person))  # type: ignore[return-value]
 
 
-@settings(max_examples=300)
-@given(SOURCES, ISOLATIONS)
-def test_a_key_names_its_lane_and_nothing_else(origin: SessionSource, isolation: Isolation) -> None:
-    assert read_back(session_key(origin, isolation)) == lane(origin, isolation)
+@pytest.mark.parametrize("examples", FEW_AND_MANY)
+def test_a_key_names_its_lane_and_nothing_else(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(SOURCES, ISOLATIONS)
+    def names_it(origin: SessionSource, isolation: Isolation) -> None:
+        assert read_back(session_key(origin, isolation)) == lane(origin, isolation)
+
+    names_it()
 
 
-@settings(max_examples=300)
-@given(SOURCES, SOURCES, ISOLATIONS)
-def test_two_different_lanes_never_share_a_key(one: SessionSource, other: SessionSource, isolation: Isolation) -> None:
-    same_lane = lane(one, isolation) == lane(other, isolation)
-    assert (session_key(one, isolation) == session_key(other, isolation)) is same_lane
+@pytest.mark.parametrize("examples", FEW_AND_MANY)
+def test_two_different_lanes_never_share_a_key(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(SOURCES, SOURCES, ISOLATIONS)
+    def differ(one: SessionSource, other: SessionSource, isolation: Isolation) -> None:
+        same_lane = lane(one, isolation) == lane(other, isolation)
+        assert (session_key(one, isolation) == session_key(other, isolation)) is same_lane
+
+    differ()
 
 
-@settings(max_examples=300)
-@given(SOURCES, ISOLATIONS, HOSTILE)
-def test_no_key_contains_a_path_or_anything_unprintable(
-    origin: SessionSource, isolation: Isolation, agent: str
-) -> None:
-    key = session_key(origin, isolation, agent)
-    assert key.isascii()
-    assert key.isprintable()
-    assert not any(part in key for part in ("/", "\\", "..", "\0", " "))
-    assert "." not in key.replace("@", ":").split(":")
-    assert key == session_key(origin, isolation, agent)
+@pytest.mark.parametrize("examples", FEW_AND_MANY)
+def test_no_key_contains_a_path_or_anything_unprintable(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(SOURCES, ISOLATIONS, HOSTILE)
+    def is_plain(origin: SessionSource, isolation: Isolation, agent: str) -> None:
+        key = session_key(origin, isolation, agent)
+        assert key.isascii()
+        assert key.isprintable()
+        assert not any(part in key for part in ("/", "\\", "..", "\0", " "))
+        assert "." not in key.replace("@", ":").split(":")
+        assert key == session_key(origin, isolation, agent)
+
+    is_plain()
 
 
 @given(SOURCES, ISOLATIONS)

@@ -16,6 +16,7 @@ from everturn.decide.session import (
     mark_recently_active,
 )
 from everturn.model import ACTIVE, ResumePending, SessionEntry, SessionSource, State, Suspended
+from tests.decide.examples import FEW_AND_MANY
 
 KEY = "agent:main:telegram:dm:7"
 NOW = 1_760_000_000.0
@@ -225,10 +226,14 @@ ENTRIES = st.builds(
 )
 
 
-@settings(deadline=None)
-@given(ENTRIES)
-def test_every_entry_survives_a_round_trip(entry: SessionEntry) -> None:
-    assert entry_from_mapping(entry.key, entry_to_mapping(entry)) == entry
+@pytest.mark.parametrize("examples", FEW_AND_MANY)
+def test_every_entry_survives_a_round_trip(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(ENTRIES)
+    def survives(entry: SessionEntry) -> None:
+        assert entry_from_mapping(entry.key, entry_to_mapping(entry)) == entry
+
+    survives()
 
 
 JSON = st.recursive(
@@ -241,12 +246,16 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.dictionaries(FIELDS, JSON | st.dictionaries(FIELDS, JSON)))
-def test_no_stored_row_can_break_the_load(data: dict[str, object]) -> None:
-    entries, warnings = entries_from_mapping({"good": {"session_id": "good"}, "odd": data})
-    assert entries[0].session_id == "good"
-    assert len(entries) + len(warnings) == 2
+@pytest.mark.parametrize("examples", FEW_AND_MANY)
+def test_no_stored_row_can_break_the_load(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.dictionaries(FIELDS, JSON | st.dictionaries(FIELDS, JSON)))
+    def is_loaded(data: dict[str, object]) -> None:
+        entries, warnings = entries_from_mapping({"good": {"session_id": "good"}, "odd": data})
+        assert entries[0].session_id == "good"
+        assert len(entries) + len(warnings) == 2
+
+    is_loaded()
 
 
 def imported(state: State = ACTIVE, age_s: float = 10) -> SessionEntry:

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.decide.text import Unit, split, storable, utf16
+from tests.decide.examples import FEW_AND_MANY
 
 
 def utf8(text: str) -> int:
@@ -122,19 +123,27 @@ ALPHABET = st.sampled_from(
 ODD_TEXT = st.lists(ALPHABET, max_size=200).map("".join) | st.text(max_size=300)
 
 
-@settings(deadline=None, max_examples=300)
-@given(ODD_TEXT, st.integers(4, 60), UNITS)
-def test_any_text_is_cut_within_the_limit_and_nothing_is_lost(text: str, limit: int, unit: Unit) -> None:
-    text = text.encode("utf-8", "ignore").decode()
-    pieces = split(text, limit, unit)
-    assert all(piece.strip() and unit(piece) <= limit for piece in pieces)
-    assert is_subsequence("".join(text.split()), "".join(pieces))
+@pytest.mark.parametrize("examples", FEW_AND_MANY)
+def test_any_text_is_cut_within_the_limit_and_nothing_is_lost(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(ODD_TEXT, st.integers(4, 60), UNITS)
+    def is_cut(text: str, limit: int, unit: Unit) -> None:
+        text = text.encode("utf-8", "ignore").decode()
+        pieces = split(text, limit, unit)
+        assert all(piece.strip() and unit(piece) <= limit for piece in pieces)
+        assert is_subsequence("".join(text.split()), "".join(pieces))
+
+    is_cut()
 
 
-@settings(deadline=None, max_examples=200)
-@given(st.text(st.sampled_from("ab \n\té😀"), max_size=400), st.integers(4, 60), UNITS)
-def test_without_code_blocks_nothing_is_added_either(text: str, limit: int, unit: Unit) -> None:
-    assert "".join("".join(split(text, limit, unit)).split()) == "".join(text.split())
+@pytest.mark.parametrize("examples", FEW_AND_MANY)
+def test_without_code_blocks_nothing_is_added_either(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.text(st.sampled_from("ab \n\té😀"), max_size=400), st.integers(4, 60), UNITS)
+    def is_cut(text: str, limit: int, unit: Unit) -> None:
+        assert "".join("".join(split(text, limit, unit)).split()) == "".join(text.split())
+
+    is_cut()
 
 
 WORDS = st.lists(st.text(st.sampled_from("abc"), min_size=1, max_size=12), min_size=1, max_size=20)
@@ -157,12 +166,16 @@ def prose_and_code(text: str) -> list[tuple[bool, str]]:
     return found
 
 
-@settings(deadline=None, max_examples=100)
-@given(st.lists(PROSE | BLOCK, min_size=1, max_size=5).map("\n\n".join), st.integers(60, 200))
-def test_prose_stays_prose_and_code_stays_code(text: str, limit: int) -> None:
-    pieces = split(text, limit)
-    assert [word for piece in pieces for word in prose_and_code(piece)] == prose_and_code(text)
-    assert all(len(piece) <= limit for piece in pieces)
+@pytest.mark.parametrize("examples", FEW_AND_MANY)
+def test_prose_stays_prose_and_code_stays_code(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(st.lists(PROSE | BLOCK, min_size=1, max_size=5).map("\n\n".join), st.integers(60, 200))
+    def is_cut(text: str, limit: int) -> None:
+        pieces = split(text, limit)
+        assert [word for piece in pieces for word in prose_and_code(piece)] == prose_and_code(text)
+        assert all(len(piece) <= limit for piece in pieces)
+
+    is_cut()
 
 
 @pytest.mark.parametrize(

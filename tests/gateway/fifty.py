@@ -1,4 +1,4 @@
-"""Fifty long turns beside one that kills the process every time, as a process of its own."""
+"""Long turns beside one that kills the process every time, as a process of its own."""
 
 import asyncio
 import multiprocessing
@@ -12,29 +12,36 @@ from everturn.clock import SystemClock
 from everturn.model import ToolCall
 from everturn.testing import FakePlatform, World
 from tests.gateway.scenes import answer_to
+from tests.waiting import WAIT_S
 
-NEIGHBOURS = [f"neighbour {number}" for number in range(50)]
 KILLER = "killer"
 DIED = -signal.SIGKILL
-STEPS = 12
-LONGEST_S = 100  # of a life, on whatever machine this is
+LONGEST_S = 4 * WAIT_S  # of a process: all turns take turns on the machine
 _context = multiprocessing.get_context("forkserver")
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """Where they live."""
+    """How many neighbours there are, how many steps each takes, and where all of it is kept."""
 
     url: str
     folder: Path
+    size: int
+    steps: int
+
+    @property
+    def neighbours(self) -> list[str]:
+        """Their names."""
+        return [f"neighbour {number}" for number in range(self.size)]
 
 
 class Crowded:
     """Neighbours take a step now and then; the killer waits until as many run beside it as can, then ends everything."""
 
-    def __init__(self, clock: SystemClock, neighbours: int) -> None:
+    def __init__(self, clock: SystemClock, neighbours: int, steps: int) -> None:
         self._clock = clock
         self._neighbours = neighbours
+        self._steps = steps
         self._at_work: set[str] = set()
         self._all_at_work = asyncio.Event()
 
@@ -47,7 +54,7 @@ class Crowded:
         if len(self._at_work) == self._neighbours:
             self._all_at_work.set()
         done = sum(row.role == "assistant" for row in await turn.own())
-        for number in range(done, STEPS):
+        for number in range(done, self._steps):
             await turn.step(f"step {number}", [], self._act)
             await self._clock.sleep(0.1)
         return Answer(answer_to(turn.words))
@@ -68,17 +75,18 @@ def live(crowd: Crowd) -> None:
 
 async def _live(crowd: Crowd) -> None:
     platform = FakePlatform(file=crowd.folder / "platform")
-    unanswered = [name for name in NEIGHBOURS if not platform.texts(name)]
-    async with World(crowd.url, Crowded(SystemClock(), len(unanswered)), [platform]):
-        for name in (*NEIGHBOURS[:25], KILLER, *NEIGHBOURS[25:]):
+    names, half = crowd.neighbours, crowd.size // 2
+    unanswered = [name for name in names if not platform.texts(name)]
+    async with World(crowd.url, Crowded(SystemClock(), len(unanswered), crowd.steps), [platform]):
+        for name in (*names[:half], KILLER, *names[half:]):
             platform.say_once(name, name)
-        await platform.until(lambda: all(answer_to(name) in platform.texts(name) for name in NEIGHBOURS), LONGEST_S)
+        await platform.until(lambda: all(answer_to(name) in platform.texts(name) for name in names), LONGEST_S)
 
 
 def run(crowd: Crowd) -> int:
     """One process; its exit code."""
     process = _context.Process(target=live, args=(crowd,))
     process.start()
-    process.join(LONGEST_S)
+    process.join(2 * LONGEST_S)  # it says itself what did not come in time
     process.kill()
     return -1 if process.exitcode is None else process.exitcode

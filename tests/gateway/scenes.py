@@ -16,11 +16,10 @@ from everturn.store.open import open_store
 from everturn.store.operations.entries import find_entry
 from everturn.store.operations.reading import explain, transcript
 from everturn.testing import FakePlatform, ManualClock, World, key_of
-from tests.waiting import read_until
+from tests.waiting import read_until, within
 
 T = TypeVar("T")
-PATIENCE_S = 60.0
-A_SECOND_LASTS_S = 0.002
+A_STEP_LASTS_S = 0.002
 EAGER = Settings(drain_s=0.0)  # a drain that cuts off at once
 IDLE_HOUR = Policies(default=ResetPolicy("idle", idle_minutes=60))
 
@@ -74,7 +73,7 @@ class Actor:
 
     async def until(self, true: Callable[[], bool]) -> None:
         """Wait for something to be true of this agent."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with within(seen=lambda: f"held {self.holding}, attempts {self.attempts}"):
             while not true():
                 await self._changed.wait()
 
@@ -141,9 +140,7 @@ async def until_all_are_dead(url: str) -> None:
     """Wait until the database, too, knows that nobody lives there."""
     store = await open_store(url)
     try:
-        async with asyncio.timeout(PATIENCE_S):
-            while await store.alive():
-                pass
+        await read_until(store.alive, lambda alive: not alive)
     finally:
         await store.close()
 
@@ -182,7 +179,7 @@ async def life_of(world: World, message_id: str) -> dict[str, Any]:
 
 async def until_read(read: Callable[[], Any], true: Callable[[Any], bool]) -> Any:
     """Read again until it is true; returns what was read."""
-    return await read_until(read, true, PATIENCE_S)
+    return await read_until(read, true)
 
 
 async def until_ended(world: World, message_id: str, state: str) -> dict[str, Any]:
@@ -191,15 +188,15 @@ async def until_ended(world: World, message_id: str, state: str) -> dict[str, An
     return found
 
 
-async def while_time_passes(world: World, work: Awaitable[T]) -> T:
-    """Move the world's clock on, second by second, until the work is done. A second lasts no less than a transaction: else
+async def while_time_passes(world: World, work: Awaitable[T], step_s: float = 1.0) -> T:
+    """Move the world's clock on, step by step, until the work is done. A step lasts no less than a transaction: else
     minutes would pass while a slow database commits, and what is at work would be told of, or given up.
     """
     assert isinstance(world.clock, ManualClock)
     task = asyncio.ensure_future(work)
     while not task.done():
-        world.clock.advance(1)
-        await asyncio.wait({task}, timeout=A_SECOND_LASTS_S)
+        world.clock.advance(step_s)
+        await asyncio.wait({task}, timeout=A_STEP_LASTS_S)
         with suppress(RuntimeError, StoreError):  # the world is ending
             await world.store.run(nothing)
     return await task
@@ -208,6 +205,12 @@ async def while_time_passes(world: World, work: Awaitable[T]) -> T:
 def nothing() -> Op[None]:
     """It waits until it is its turn to write."""
     yield sql("SELECT 1")
+
+
+async def happened(event: asyncio.Event) -> None:
+    """Wait for what somebody else tells by an event."""
+    async with within():
+        await event.wait()
 
 
 async def ask(platform: FakePlatform, chat: str, text: str) -> str:

@@ -24,11 +24,11 @@ from everturn.store.operations.inbox import Outcome
 from everturn.store.operations.pairing import Approval, approve_code
 from everturn.testing import EditingPlatform, FakePlatform, Fault, ManualClock, World
 from tests.gateway.scenes import (
-    PATIENCE_S,
     Actor,
     answer_to,
     ask,
     die,
+    happened,
     life_of,
     session_of,
     told,
@@ -177,15 +177,14 @@ class Sharing:
 
 async def shared(platform: FakePlatform, agent: Sharing) -> None:
     """A turn of ann's that bob joined."""
-    async with asyncio.timeout(PATIENCE_S):
-        platform.say("g", "clean up", user_id="ann", **TOPIC)
-        await agent.works.wait()
-        if isinstance(platform, EditingPlatform):
-            await told(platform, "g", "I am at it")
-        platform.say("g", "and the rest", user_id="bob", **TOPIC)
-        await platform.until(lambda: platform.acknowledged == 2)
-        agent.go.set()
-        await agent.heard.wait()
+    platform.say("g", "clean up", user_id="ann", **TOPIC)
+    await happened(agent.works)
+    if isinstance(platform, EditingPlatform):
+        await told(platform, "g", "I am at it")
+    platform.say("g", "and the rest", user_id="bob", **TOPIC)
+    await platform.until(lambda: platform.acknowledged == 2)
+    agent.go.set()
+    await happened(agent.heard)
 
 
 @pytest.mark.parametrize("kind", [FakePlatform, EditingPlatform])
@@ -241,7 +240,7 @@ async def test_an_answer_that_waits_in_flood_control_is_not_for_the_revoked(
         agent.go.set()
         await until_read(lambda: life_of(world, message), lambda life: any(each["error"] for each in life["replies"]))
         await world.gateway.people.revoke("fake", "ann")
-        await while_time_passes(world, world.clock.sleep(400))
+        await while_time_passes(world, world.clock.sleep(400), step_s=20)
         await platform.until(lambda: platform.texts("one") == left)
         await ask_as(platform, "bob")
     assert platform.texts("one") == left

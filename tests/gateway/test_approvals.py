@@ -14,7 +14,16 @@ from everturn.model import ACTIVE, Effect, ToolCall
 from everturn.store.operations.approvals import Answered, ApprovalAnswer, Outcome, answer_approval
 from everturn.store.operations.telling import Delivery
 from everturn.testing import FakePlatform, Fault, ManualClock, World, key_of
-from tests.gateway.scenes import PATIENCE_S, entry_of, restarted, said_in, session_of, told, until_ended
+from tests.gateway.scenes import (
+    entry_of,
+    happened,
+    restarted,
+    said_in,
+    session_of,
+    told,
+    until_ended,
+    while_time_passes,
+)
 
 DAY = 86_400.0
 ANN = "fake:ann"
@@ -93,8 +102,7 @@ async def test_words_from_before_the_question_do_not_undo_its_answer(store_url: 
     async with World(store_url, agent, [platform]) as world:
         agent.before = asyncio.Event()
         platform.say("one", "shell")
-        async with asyncio.timeout(PATIENCE_S):
-            await agent.thinks.wait()
+        await happened(agent.thinks)
         platform.say("one", "hurry")
         await platform.until(lambda: platform.acknowledged == 2)
         agent.before.set()
@@ -201,9 +209,9 @@ async def test_a_question_that_may_not_have_arrived_is_asked_again_whatever_the_
     """Its turn waits for an answer: dropped, it would wait for a week, and nobody would know for what."""
     lost = Fault(OutcomeUnknown("no answer"))
     platform, agent = FakePlatform(surety=Surety.NEITHER, faults=[lost]), Asker()
-    async with World(store_url, agent, [platform], settings=Settings(on_doubt=policy)):
+    async with World(store_url, agent, [platform], ManualClock(), Settings(on_doubt=policy, burst_s=0.0)) as world:
         platform.say("one", "shell")
-        question = await told(platform, "one", "May I use shell?")
+        question = await while_time_passes(world, told(platform, "one", "May I use shell?"))
         assert MAY_REPEAT in question
         platform.say("one", "/approve")
         await told(platform, "one", "done: shell used")

@@ -7,26 +7,35 @@ import pytest
 from everturn.store.open import open_store
 from everturn.store.operations.entries import list_entries
 from everturn.testing import FakePlatform, key_of
-from tests.gateway.fifty import DIED, KILLER, NEIGHBOURS, Crowd, run
+from tests.gateway.fifty import DIED, KILLER, Crowd, run
 from tests.gateway.scenes import answer_to, until_all_are_dead
 
 
-@pytest.mark.timeout(420)
+async def kill_until_suspended(crowd: Crowd) -> None:
+    """Let one conversation kill the process until it is suspended; every other one is answered."""
+    codes = []
+    for _ in range(4):
+        codes.append(run(crowd))
+        await until_all_are_dead(crowd.url)
+    store = await open_store(crowd.url)
+    entries = await store.read(list_entries, "", 100)
+    await store.close()
+    platform = FakePlatform(file=crowd.folder / "platform")
+    assert codes == [DIED, DIED, DIED, 0]
+    assert [each["key"] for each in entries if each["state"] == "suspended"] == [key_of(platform, KILLER)]
+    assert {each["state"] for each in entries if each["key"] != key_of(platform, KILLER)} == {"active"}
+    assert [platform.texts(name) for name in crowd.neighbours] == [[answer_to(name)] for name in crowd.neighbours]
+    assert "suspended" in platform.texts(KILLER)[0]
+
+
+async def test_turns_finish_beside_one_that_kills_the_process_every_time(store_url: str, tmp_path: Path) -> None:
+    """Promise 9: one bad conversation stays alone."""
+    await kill_until_suspended(Crowd(store_url, tmp_path, size=6, steps=4))
+
+
+@pytest.mark.prove
 async def test_fifty_long_turns_finish_beside_one_that_kills_the_process_every_time(
     store_url: str, tmp_path: Path
 ) -> None:
     """Promise 9: one bad conversation stays alone."""
-    crowd = Crowd(store_url, tmp_path)
-    codes = []
-    for _ in range(4):
-        codes.append(run(crowd))
-        await until_all_are_dead(store_url)
-    store = await open_store(store_url)
-    entries = await store.read(list_entries, "", 100)
-    await store.close()
-    platform = FakePlatform(file=tmp_path / "platform")
-    assert codes == [DIED, DIED, DIED, 0]
-    assert [each["key"] for each in entries if each["state"] == "suspended"] == [key_of(platform, KILLER)]
-    assert {each["state"] for each in entries if each["key"] != key_of(platform, KILLER)} == {"active"}
-    assert [platform.texts(name) for name in NEIGHBOURS] == [[answer_to(name)] for name in NEIGHBOURS]
-    assert "suspended" in platform.texts(KILLER)[0]
+    await kill_until_suspended(Crowd(store_url, tmp_path, size=50, steps=12))

@@ -10,7 +10,7 @@ from everturn.gateway.parts import Settings
 from everturn.model import Effect, Message, ToolCall
 from everturn.store.operations.entries import list_entries
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, World
-from tests.gateway.scenes import life_of, restarted, said_in, session_of, told, until_ended
+from tests.gateway.scenes import happened, life_of, restarted, said_in, session_of, told, until_ended
 
 
 class Worker:
@@ -67,7 +67,7 @@ async def test_a_message_joins_the_running_turn_after_the_next_tool_call(store_u
     platform, agent = FakePlatform(), Worker()
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         more = platform.say("one", "and this")
         await accepted(platform)
         agent.go.set()
@@ -90,7 +90,7 @@ async def test_a_message_that_comes_too_late_to_join_is_the_next_turn(store_url:
 
     async with World(store_url, ScriptedAgent(["tool"], act=act), [platform]):  # it never asks what joined
         platform.say("one", "first")
-        await started.wait()
+        await happened(started)
         platform.say("one", "second")
         await accepted(platform)
         go.set()
@@ -103,7 +103,7 @@ async def test_a_queued_message_is_a_turn_of_its_own(store_url: str, say: str, b
     platform, agent = FakePlatform(), Worker()
     async with World(store_url, agent, [platform], settings=settings(busy)):
         platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         platform.say("one", say)
         await accepted(platform)
         agent.go.set()
@@ -116,7 +116,7 @@ async def test_steer_works_in_every_mode(store_url: str) -> None:
     platform, agent = FakePlatform(), Worker()
     async with World(store_url, agent, [platform], settings=settings("queue")):
         platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         platform.say("one", "/steer left")
         await accepted(platform)
         agent.go.set()
@@ -128,7 +128,7 @@ async def test_a_new_message_may_end_the_running_turn(store_url: str, busy: str,
     platform, agent = FakePlatform(), Worker()
     async with World(store_url, agent, [platform], settings=settings(busy)) as world:
         first = platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         platform.say("one", "stop that")
         await told(platform, "one", "stop that heard")
         life = await life_of(world, first)
@@ -145,7 +145,7 @@ async def test_a_mode_of_a_platform_beats_the_general_one(store_url: str) -> Non
     modes = Settings(busy="queue", busy_by_platform={"fake": "steer"}, burst_s=0.0)
     async with World(store_url, agent, [platform], settings=modes):
         platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         platform.say("one", "more")
         await accepted(platform)
         agent.go.set()
@@ -156,7 +156,7 @@ async def test_collected_messages_are_one_turn_after_a_quiet_moment(store_url: s
     platform, agent, clock = FakePlatform(), Worker(), ManualClock()
     async with World(store_url, agent, [platform], clock, settings("collect")) as world:
         platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         for text in ("x", "y"):
             platform.say("one", text)
         await accepted(platform)
@@ -173,7 +173,7 @@ async def test_what_is_collected_survives_a_death(store_url: str) -> None:
     platform, agent, clock = FakePlatform(), Worker(), ManualClock()
     async with World(store_url, agent, [platform], clock, settings("collect")) as world:
         platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         platform.say("one", "x")
         await accepted(platform)
         agent.go.set()
@@ -189,7 +189,7 @@ async def test_a_burst_is_one_turn_and_keeps_its_rows(store_url: str) -> None:
     modes = Settings(busy="queue", burst_s=0.35)
     async with World(store_url, agent, [platform], clock, modes) as world:
         platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         for text in ("x", "y"):
             platform.say("one", text)
         await accepted(platform)
@@ -204,7 +204,7 @@ async def test_a_steer_accepted_before_a_death_joins_the_next_attempt(store_url:
     platform, agent = FakePlatform(), Worker()
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         platform.say("one", "and this")
         await accepted(platform)
         await restarted(world)
@@ -220,7 +220,7 @@ async def test_stop_pairs_the_calls_it_cuts_off(store_url: str) -> None:
     platform, agent = FakePlatform(), Worker()
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "work")
-        await agent.working.wait()
+        await happened(agent.working)
         platform.say("one", "/stop")
         await told(platform, "one", "Stopped")
         rows = await said_in(world, await session_of(world, platform, "one"))
@@ -234,7 +234,7 @@ async def test_anybody_in_a_shared_chat_may_steer_and_is_named(store_url: str) -
     where = {"chat_type": "group", "thread_id": "t"}
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "work", user_name="Ann", **where)
-        await agent.working.wait()
+        await happened(agent.working)
         platform.say("one", "me too", user_id="bob", **where)
         await accepted(platform)
         agent.go.set()

@@ -1,7 +1,5 @@
 """Commands through a whole gateway: what the agent sees after them, what people are told, and what a death leaves."""
 
-import asyncio
-
 import pytest
 
 from everturn.decide.rights import Rights, Scope
@@ -10,8 +8,9 @@ from everturn.gateway.parts import Settings
 from everturn.model import Usage
 from everturn.store.operations.spending import count_usage
 from everturn.testing import FakePlatform, World
-from tests.gateway.scenes import PATIENCE_S, Actor, answer_to, ask, die, restarted, said_in, session_of, told
+from tests.gateway.scenes import Actor, answer_to, ask, die, restarted, said_in, session_of, told
 from tests.gateway.test_approvals import Asker
+from tests.waiting import within
 
 OWNED = Settings(rights=Rights(owners=("fake:ann",)))
 
@@ -115,7 +114,7 @@ async def test_the_owner_restarts_and_is_told_once_when_we_are_back(store_url: s
     platform = FakePlatform()
     async with World(store_url, Actor(), [platform], settings=OWNED) as world:
         platform.say("one", "/restart")
-        async with asyncio.timeout(PATIENCE_S):
+        async with within():
             assert await world.gateway.asked == Stop("restart", "/restart")
         await world.stop("restart")
         await world.start()

@@ -13,7 +13,7 @@ from everturn.decide.session import ResetPolicy
 from everturn.gateway.parts import Policies, Settings
 from everturn.model import Effect, ToolCall
 from everturn.testing import FakePlatform, ManualClock, World
-from tests.gateway.scenes import PATIENCE_S, entry_of, restarted, said_in, session_of, told
+from tests.gateway.scenes import entry_of, happened, restarted, said_in, session_of, told
 
 HOUR = 3600.0
 TIMED = Settings(policies=Policies(default=ResetPolicy("both", idle_minutes=60)))
@@ -152,7 +152,7 @@ async def test_a_failed_or_stopped_turn_after_a_compaction_leaves_its_key_on_the
         parent = await session_of(world, platform, "one")
         platform.say("one", "compact raise" if end == "raise" else "compact hold")
         if end == "/stop":
-            await agent.holds.wait()
+            await happened(agent.holds)
             platform.say("one", end)
         await told(platform, "one", "could not answer" if end == "raise" else "Stopped")
         await say(platform, "next")
@@ -167,8 +167,7 @@ async def test_new_wins_over_a_compaction_of_the_running_turn(store_url: str) ->
     platform, agent = FakePlatform(), Recaller()
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "compact hold")
-        async with asyncio.timeout(PATIENCE_S):
-            await agent.holds.wait()
+        await happened(agent.holds)
         platform.say("one", "/new")
         await told(platform, "one", "fresh conversation")
         fresh = await session_of(world, platform, "one")
@@ -183,7 +182,7 @@ async def test_a_crash_after_a_compaction_resumes_in_the_child_without_a_stored_
     platform, agent = FakePlatform(), Recaller()
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "tool hold compact")
-        await agent.holds.wait()
+        await happened(agent.holds)
         child = await session_of(world, platform, "one")
         agent.holds.clear()
         agent.goes_on.set()

@@ -19,7 +19,7 @@ from everturn.testing import FakePlatform, ManualClock, World
 from everturn.testing_telegram import group, topic
 from tests.agent.tools.benches import Bench
 from tests.contracts.telegram import TelegramDriver
-from tests.gateway.scenes import Actor, answer_to, told, until_read, while_time_passes
+from tests.gateway.scenes import Actor, answer_to, happened, told, until_read, while_time_passes
 
 OWNED = Settings(burst_s=0.0, rights=Rights(owners=("fake:boss",)))
 PLACES = [
@@ -92,7 +92,7 @@ async def test_a_turn_may_send_no_further_than_each_of_its_speakers(tmp_path: Pa
         agent.gateway = world.gateway
         await world.gateway.channels.look()
         platform.say("round", "tell the team", user_id="boss", chat_type="group")
-        await agent.began.wait()
+        await happened(agent.began)
         platform.say("round", "and say I am great", user_id="ann", chat_type="group")
         await platform.until(lambda: platform.acknowledged == 2)
         agent.go.set()

@@ -17,6 +17,7 @@ from tests.gateway.scenes import (
     ask,
     die,
     entry_of,
+    happened,
     life_of,
     said_in,
     told,
@@ -147,7 +148,7 @@ async def test_a_drain_waits_for_the_answer_that_is_being_sent(store_url: str, s
     platform = Slow("one", surety)
     async with World(store_url, Actor(), [platform], ManualClock()) as world:
         platform.say("one", "hello")
-        await platform.asked.wait()
+        await happened(platform.asked)
         stopping = asyncio.ensure_future(world.stop("restart"))
         await until_ended(world, "m1", "done")
         assert not stopping.done()
@@ -164,7 +165,7 @@ async def test_an_answer_that_could_not_be_sent_before_the_end_is_sent_by_the_ne
     platform = Slow("one", surety)
     async with World(store_url, Actor(), [platform], ManualClock()) as world:
         platform.say("one", "hello")
-        await platform.asked.wait()
+        await happened(platform.asked)
         assert await while_time_passes(world, world.stop("restart")) is False
         platform.go_on.set()
         await world.start()
@@ -275,7 +276,7 @@ async def test_an_agent_that_ignores_its_end_does_not_keep_the_gateway_alive(sto
     platform, agent = FakePlatform(), Deaf()
     async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
         platform.say("one", "hello")
-        await agent.begun.wait()
+        await happened(agent.begun)
         await while_time_passes(world, world.stop("restart"))
         agent.let_go.set()
         await world.start()

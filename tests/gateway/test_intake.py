@@ -18,6 +18,7 @@ from tests.gateway.scenes import (
     Actor,
     answer_to,
     ask,
+    happened,
     life_of,
     restarted,
     session_of,
@@ -307,7 +308,7 @@ async def test_an_adapter_that_breaks_its_word_is_told_and_read_again_and_the_ot
     async with World(store_url, ScriptedAgent(), [platform, other], ManualClock()) as world:
         contacts = world.gateway.parts.contacts
         platform.say("one", "hello")
-        await platform.failed.wait()
+        await happened(platform.failed)
         assert [each["trouble"] for each in contacts.listed()] == ["the adapter failed: KeyError", None]
         other.say("two", "hello")
         await told(other, "two", "echo: hello")
@@ -337,7 +338,7 @@ async def test_a_platform_is_said_to_be_read_only_when_something_was_read_of_it(
         contacts = world.gateway.parts.contacts
         speaking.say("one", "hello")
         await told(speaking, "one", "echo: hello")
-        await placing.went_on.wait()
+        await happened(placing.went_on)
         await world.accept(Inbound(id="1", source=SessionSource(platform="silent", account="other"), text="hello"))
         await silent.until(lambda: bool(silent.screen))
         found = {each["name"]: (each["state"], each["since"] is None) for each in contacts.listed()}

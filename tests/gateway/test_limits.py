@@ -8,7 +8,8 @@ from everturn.gateway.parts import Settings
 from everturn.model import ResumePending, Usage
 from everturn.store.operations.spending import spent_on, usage_of_session
 from everturn.testing import FakePlatform, ManualClock, World
-from tests.gateway.scenes import PATIENCE_S, entry_of, restarted, said_in, session_of, told, until_ended
+from tests.gateway.scenes import entry_of, restarted, said_in, session_of, told, until_ended
+from tests.waiting import within
 
 PLAN = Usage(requests=1, input_tokens=80, output_tokens=20)
 USED = Usage(requests=1, input_tokens=50, output_tokens=10)
@@ -33,7 +34,7 @@ class Spender:
 
     async def called(self, times: int) -> None:
         """Wait for so many calls in all."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with within():
             while self.calls < times:
                 await self._called.wait()
                 self._called.clear()

@@ -10,7 +10,7 @@ from everturn.meters import TURNS, VERDICTS, Meters
 from everturn.model import ToolCall, Usage
 from everturn.store.operations.reading import figures
 from everturn.testing import FakePlatform, Fault, ManualClock, World
-from tests.gateway.scenes import EAGER, Actor, ask, die, until_read
+from tests.gateway.scenes import EAGER, Actor, ask, die, until_read, while_time_passes
 
 
 class Spender:
@@ -76,8 +76,8 @@ async def test_models_and_tools_are_counted_and_timed(tmp_path: Path) -> None:
 
 async def test_each_try_to_deliver_has_its_name(tmp_path: Path) -> None:
     platform = FakePlatform(faults=[Fault(TryLater("slow down", 0)), None, Fault(Refused("blocked"))])
-    async with World(at(tmp_path), Actor(), [platform]) as world:
-        await ask(platform, "one", "first")
+    async with World(at(tmp_path), Actor(), [platform], ManualClock()) as world:
+        await while_time_passes(world, ask(platform, "one", "first"))
         platform.say("two", "second")
         meters = meters_of(world)
         await until(world, lambda: meters.deliveries.total() == 3)

@@ -19,7 +19,7 @@ from everturn.store.operations.acting import Act, Acted, act_on_reply
 from everturn.store.operations.open_work import replies
 from everturn.store.operations.reading import figures
 from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World
-from tests.gateway.scenes import Actor, die, life_of, restarted, told, until_read, while_time_passes
+from tests.gateway.scenes import Actor, die, happened, life_of, restarted, told, until_read, while_time_passes
 
 LOST = Fault(OutcomeUnknown("the connection was lost"), accepted=True)
 NOT_SENT = Fault(OutcomeUnknown("the connection was lost"))
@@ -73,11 +73,11 @@ async def said_hello(
         yield world
 
 
-async def attempts(world: World, count: int) -> None:
+async def attempts(world: World, count: int, step_s: float = 1.0) -> None:
     """Let time pass until the platform was called this often."""
     platform = world.platforms["fake"]
     assert isinstance(platform, FakePlatform)
-    await while_time_passes(world, platform.until(lambda: platform.calls >= count))
+    await while_time_passes(world, platform.until(lambda: platform.calls >= count), step_s)
 
 
 async def reply_to(world: World, message_id: str, state: str) -> dict[str, object]:
@@ -115,7 +115,7 @@ async def test_attempts_back_off(store_url: str) -> None:
 async def test_a_reply_is_given_up_visibly_after_eight_attempts(store_url: str, surety: Surety) -> None:
     platform = FakePlatform(faults=[BROKEN] * 20, surety=surety)
     async with said_hello(store_url, platform) as world:
-        await attempts(world, 8)
+        await attempts(world, 8, step_s=10.0)
         reply = await reply_to(world, "m1", "dead")
         world.clock.advance(10_000)  # type: ignore[attr-defined]
         assert reply["error"] == "gave up after 8 failed attempts: bad gateway"
@@ -324,7 +324,7 @@ async def test_a_slow_chat_does_not_hold_up_others(store_url: str) -> None:
     platform = Slow("slow")
     async with World(store_url, ScriptedAgent(), [platform]):
         platform.say("slow", "hello")
-        await platform.asked.wait()
+        await happened(platform.asked)
         platform.say("quick", "hello")
         await told(platform, "quick", "echo")
         assert platform.texts("slow") == []
@@ -337,7 +337,7 @@ async def test_a_crash_between_send_and_commit_shows_the_reply_once(store_url: s
     platform = Slow("one", surety)
     async with World(store_url, ScriptedAgent(), [platform]) as world:
         platform.say("one", "hello")
-        await platform.asked.wait()
+        await happened(platform.asked)
         platform.go_on.set()
         await die(world)
         await world.start()
@@ -360,7 +360,7 @@ async def test_a_reply_to_a_platform_that_is_gone_waits_for_it(store_url: str) -
     platform, other = Slow("one"), FakePlatform("other")
     async with World(store_url, Actor(), [platform], clock) as world:
         platform.say("one", "hello")
-        await platform.asked.wait()
+        await happened(platform.asked)
         await die(world)
         async with World(store_url, Actor(), [other], clock) as without:
             await reply_to(without, "m1", "owed")

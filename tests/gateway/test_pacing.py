@@ -15,7 +15,7 @@ from everturn.errors import OutcomeUnknown, PlatformError, TryLater
 from everturn.gateway.parts import Settings
 from everturn.model import SessionSource
 from everturn.testing import EditingPlatform, Fault, ManualClock, World
-from tests.gateway.scenes import nothing, while_time_passes
+from tests.gateway.scenes import happened, nothing, while_time_passes
 
 PACED = Settings(
     burst_s=0.0, drain_s=0.0, patience=Patience(inactive_s=0, warn_s=0, working_s=0, stall_s=0),
@@ -67,7 +67,7 @@ class TimedPlatform(EditingPlatform):
 
 async def say_for(world: World, agent: Speaker, clock: ManualClock, seconds: float, words: str) -> str:
     """Say these words again and again, step by step of the time; all that was said. In each step there is room for a change."""
-    await agent.begun.wait()
+    await happened(agent.begun)
     said = ""
     for _ in range(round(seconds / STEP_S)):
         said += words

@@ -490,11 +490,11 @@ async def test_parts_that_a_shorter_answer_does_not_need_are_taken_away(store_ur
     """A lost answer to a deletion is asked again: what is gone stays gone."""
     platform = LosingPlatform(limits=Limits(text=20))
     agent = Shortened("one two three four five six seven eight", "short")
-    async with World(store_url, agent, [platform], settings=EAGER) as world:
+    async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
         message = platform.say("one", "hello")
         await platform.until(lambda: len(platform.texts("one")) == 2)
         agent.go()
-        await replied(world, message, "sent")
+        await while_time_passes(world, replied(world, message, "sent"))
     assert (platform.texts("one"), platform.deletions) == (["short"], 2)
 
 

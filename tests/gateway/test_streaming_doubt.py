@@ -8,7 +8,7 @@ from everturn.decide.delivery import Surety
 from everturn.errors import OutcomeUnknown
 from everturn.model import SessionSource, ToolCall
 from everturn.testing import EditingPlatform, FakePlatform, Fault, ManualClock, World, open_to_all
-from tests.gateway.scenes import die, life_of, told, until_read, while_time_passes
+from tests.gateway.scenes import die, happened, life_of, told, until_read, while_time_passes
 from tests.gateway.test_streaming import ANSWER, CURSOR, EAGER, Talker, cut_off, grown, seen
 
 LOST = Fault(OutcomeUnknown("502"), accepted=True)
@@ -90,7 +90,7 @@ async def test_a_question_waits_until_the_words_before_it_can_be_seen(store_url:
     platform.opened.clear()
     platform.at_the_gate.clear()
     async with world:
-        await platform.at_the_gate.wait()
+        await happened(platform.at_the_gate)
         platform.opened.set()
         question = await told(platform, "one", "delete 3 files?")
         assert platform.texts("one") == ["That loses your notes.", question]

@@ -8,7 +8,7 @@ from everturn.errors import TryLater
 from everturn.ids import Ids
 from everturn.testing import FakePlatform, Fault, ManualClock, World
 from everturn.tracing import Span, TraceIds, is_sampled
-from tests.gateway.scenes import Actor, answer_to, ask, die, life_of, told, until_ended
+from tests.gateway.scenes import Actor, answer_to, ask, die, happened, life_of, told, until_ended, while_time_passes
 
 
 class Kept:
@@ -53,8 +53,8 @@ async def turn_of(world: World, message: str) -> int:
 
 async def test_a_turn_from_intake_to_delivery(tmp_path: Path) -> None:
     platform, kept = FakePlatform(faults=[Fault(TryLater("slow down", 0))]), Kept()
-    async with World(at(tmp_path), Actor(), [platform], tracer=kept) as world:
-        turn = await turn_of(world, await ask(platform, "one", "tool please"))
+    async with World(at(tmp_path), Actor(), [platform], ManualClock(), tracer=kept) as world:
+        turn = await turn_of(world, await while_time_passes(world, ask(platform, "one", "tool please")))
     assert kept.names(turn) == ["intake", "model", "tool", "turn", "message", "send", "send"]
     spans = kept.of(turn)
     assert spans["tool"].parent == spans["model"].parent == spans["turn"].place == "attempt 1"
@@ -66,7 +66,7 @@ async def test_what_joins_a_turn_has_its_own_trace_and_both_know(tmp_path: Path)
     platform, agent, kept = FakePlatform(), Listener(), Kept()
     async with World(at(tmp_path), agent, [platform], tracer=kept) as world:
         first = platform.say("one", "begin")
-        await agent.began.wait()
+        await happened(agent.began)
         platform.say("one", "and this")
         await platform.until(lambda: platform.acknowledged == 2)  # its row is there before its turn hears of it
         agent.go.set()

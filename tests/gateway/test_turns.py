@@ -7,7 +7,19 @@ from everturn.errors import FenceLost
 from everturn.gateway.parts import Settings
 from everturn.model import Effect, ToolCall
 from everturn.testing import FakePlatform, World
-from tests.gateway.scenes import Actor, answer_to, ask, die, entry_of, life_of, said_in, session_of, told, until_ended
+from tests.gateway.scenes import (
+    Actor,
+    answer_to,
+    ask,
+    die,
+    entry_of,
+    happened,
+    life_of,
+    said_in,
+    session_of,
+    told,
+    until_ended,
+)
 
 
 async def test_one_talkative_chat_does_not_keep_others_waiting(store_url: str) -> None:
@@ -117,7 +129,7 @@ async def stopped_late(store_url: str, command: str, part: str) -> tuple[FakePla
     platform, agent = FakePlatform(), Stubborn()
     async with World(store_url, agent, [platform]) as world:
         message = platform.say("one", "stubborn")
-        await agent.begun.wait()
+        await happened(agent.begun)
         session_id = await session_of(world, platform, "one")
         platform.say("one", command)
         await told(platform, "one", part)

@@ -10,7 +10,7 @@ from everturn.errors import OutcomeUnknown
 from everturn.gateway.parts import Settings
 from everturn.model import ToolCall
 from everturn.testing import EditingPlatform, FakePlatform, Fault, ManualClock, World
-from tests.gateway.scenes import Actor, answer_to, told, until_ended, while_time_passes
+from tests.gateway.scenes import Actor, answer_to, happened, told, until_ended, while_time_passes
 
 
 def patient(**limits: float) -> Settings:
@@ -52,7 +52,7 @@ async def test_still_working_is_one_message_that_becomes_the_answer(store_url: s
     platform, agent, clock = EditingPlatform(), Slow(), ManualClock()
     async with World(store_url, agent, [platform], clock, patient(working_s=60)):
         platform.say("one", "dig")
-        await agent.working.wait()
+        await happened(agent.working)
         await after(clock, 60, platform, "for 1 minute now. It is using digging.")
         await after(clock, 120, platform, "for 3 minutes now")
         assert len(platform.texts("one")) == 1
@@ -65,7 +65,7 @@ async def test_where_nothing_can_be_edited_each_is_a_message(store_url: str) -> 
     platform, agent, clock = FakePlatform(), Slow(), ManualClock()
     async with World(store_url, agent, [platform], clock, patient(working_s=60)):
         platform.say("one", "dig")
-        await agent.working.wait()
+        await happened(agent.working)
         await after(clock, 60, platform, "for 1 minute now")
         await after(clock, 60, platform, "for 2 minutes now")
         agent.go.set()
@@ -118,7 +118,7 @@ async def test_an_edit_of_unknown_outcome_is_simply_done_again(store_url: str, a
     platform, agent, clock = EditingPlatform(faults=[None, fault]), Slow(), ManualClock()
     async with World(store_url, agent, [platform], clock, patient(working_s=60)) as world:
         platform.say("one", "dig")
-        await agent.working.wait()
+        await happened(agent.working)
         await after(clock, 60, platform, "for 1 minute now")
         await while_time_passes(world, platform.until(lambda: platform.calls >= 3))
         agent.go.set()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from everturn.store.interface import Op, Store, sql
+from tests.waiting import WAIT_S, read_until
 
 S = TypeVar("S", bound=Store)
-LONGEST_S = 60.0
 
 TABLES = """\
 CREATE TABLE item (id BIGINT PRIMARY KEY, body TEXT NOT NULL);
@@ -77,27 +77,25 @@ class Gate:
 
     def wait(self) -> Op[None]:
         self._reached.set()
-        assert self._open.wait(LONGEST_S)
+        assert self._open.wait(WAIT_S)
         yield sql("SELECT 1")
 
     def put(self, number: int, body: str) -> Op[None]:
         """Stay inside the transaction, with a row that is not committed."""
         yield sql("INSERT INTO item (id, body) VALUES ($1, $2)", number, body)
         self._reached.set()
-        assert self._open.wait(LONGEST_S)
+        assert self._open.wait(WAIT_S)
 
     async def reached(self) -> None:
-        assert await asyncio.to_thread(self._reached.wait, LONGEST_S)
+        assert await asyncio.to_thread(self._reached.wait, WAIT_S)
 
     def open(self) -> None:
         self._open.set()
 
 
-async def until(condition: Callable[[], Awaitable[bool]], within_s: float = LONGEST_S) -> None:
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Ask the store again and again until it says yes."""
-    async with asyncio.timeout(within_s):
-        while not await condition():
-            pass
+    await read_until(condition, bool, every_s=0.001)
 
 
 @asynccontextmanager

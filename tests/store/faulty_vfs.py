@@ -7,6 +7,8 @@ from typing import Any
 
 import apsw
 
+from tests.waiting import WAIT_S
+
 _numbers = itertools.count()
 
 
@@ -43,7 +45,7 @@ class FaultyDisk(apsw.VFS):
     async def hit(self, times: int = 1) -> None:
         """Wait until so many faults were met. From the second on, the first has been noticed."""
         for _ in range(times):
-            assert await asyncio.to_thread(self._hits.acquire, timeout=60)
+            assert await asyncio.to_thread(self._hits.acquire, timeout=WAIT_S)
 
 
 class FaultyFile(apsw.VFSFile):

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from random import Random
 
 import apsw
 import pytest
@@ -84,13 +85,13 @@ async def test_text_instead_of_a_database(path: Path, schema: Path) -> None:
 
 
 async def test_noise_after_a_good_beginning(path: Path, schema: Path) -> None:
-    path.write_bytes(b"SQLite format 3\0" + os.urandom(8176))
+    path.write_bytes(b"SQLite format 3\0" + Random(8176).randbytes(8176))
     await refused(path, schema, "is damaged|is cut short")
 
 
 async def test_a_damaged_schema(used: Path, schema: Path) -> None:
     content = bytearray(used.read_bytes())
-    content[100:1000] = os.urandom(900)
+    content[100:1000] = Random(900).randbytes(900)
     used.write_bytes(content)
     await refused(used, schema, "is damaged")
 

@@ -1,7 +1,7 @@
 """The PostgreSQL engine with connections cut, a server that goes away, and instances that die."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
@@ -12,7 +12,8 @@ from everturn.store.interface import Op, sql
 from everturn.store.postgres import PostgresStore
 from tests.postgres import PostgresServer, StopMode
 from tests.store.cutting_proxy import Cut, CuttingProxy
-from tests.store.engine_operations import LONGEST_S, add_one, closing, count, find, make_schema, numbers, put, until
+from tests.store.engine_operations import add_one, closing, count, find, make_schema, numbers, put, until
+from tests.waiting import WAIT_S, read_until, within
 
 
 @pytest.fixture
@@ -23,6 +24,27 @@ def schema(tmp_path: Path) -> Path:
 @pytest.fixture
 async def store(database_url: str, schema: Path) -> AsyncIterator[PostgresStore]:
     async with closing(await PostgresStore.open(database_url, schema=schema)) as store:
+        yield store
+
+
+@pytest.fixture(scope="module")
+def stopping_postgres() -> Iterator[PostgresServer]:
+    """A server that the tests of this file may stop: one after the other, so they share it."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def own_url(stopping_postgres: PostgresServer) -> str:
+    """An empty database there; it runs when the test begins."""
+    stopping_postgres.start()
+    return stopping_postgres.create_database()
+
+
+@pytest.fixture
+async def own_store(own_url: str, schema: Path) -> AsyncIterator[PostgresStore]:
+    """A store on a server that the test may stop."""
+    async with closing(await PostgresStore.open(own_url, schema=schema)) as store:
         yield store
 
 
@@ -67,7 +89,7 @@ async def test_a_network_that_swallows_everything_is_noticed(
     proxy: CuttingProxy, database_url: str, schema: Path
 ) -> None:
     url = proxy.url(database_url)
-    async with closing(await PostgresStore.open(url, schema=schema, command_timeout_s=3)) as store:
+    async with closing(await PostgresStore.open(url, schema=schema, command_timeout_s=WAIT_S / 15)) as store:
         await store.run(put, 1, "x")
         proxy.frozen = True
         call = store.run(put, 2, "y")
@@ -77,28 +99,30 @@ async def test_a_network_that_swallows_everything_is_noticed(
 
 
 async def until_trouble(store: PostgresStore) -> str:
-    async def in_trouble() -> bool:
-        await asyncio.sleep(0)
-        return store.trouble() is not None
+    """It is noted a few milliseconds before a connection is made again."""
 
-    await until(in_trouble)
-    return store.trouble() or ""
+    async def trouble() -> str:
+        return store.trouble() or ""
+
+    return await read_until(trouble, bool, every_s=0.001)
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 async def test_a_server_that_goes_away_and_comes_back_loses_nothing(
-    store: PostgresStore, postgres: PostgresServer, mode: StopMode
+    own_store: PostgresStore, stopping_postgres: PostgresServer, mode: StopMode
 ) -> None:
+    store = own_store
+
     async def work(caller: int) -> None:
         for number in range(40):
             assert await store.run(put, caller * 1000 + number, "x") == "x"
 
     callers = [asyncio.create_task(work(caller)) for caller in range(8)]
     await until(lambda: at_least(store, 20))
-    await asyncio.to_thread(postgres.stop, mode)
+    await asyncio.to_thread(stopping_postgres.stop, mode)
     waiting = store.run(put, 99_999, "while it was away")
     assert "cannot" in await until_trouble(store)
-    await asyncio.to_thread(postgres.start)
+    await asyncio.to_thread(stopping_postgres.start)
     await asyncio.gather(*callers)
     assert await waiting == "while it was away"
     assert await store.read(count) == 8 * 40 + 1
@@ -112,6 +136,8 @@ async def at_least(store: PostgresStore, items: int) -> bool:
 async def test_of_two_that_lock_each_other_out_one_is_run_again(store: PostgresStore, database_url: str) -> None:
     other = await asyncpg.connect(database_url)
     await other.execute("SELECT pg_advisory_lock(1)")
+    database = await other.fetchval("SELECT current_database()")
+    await other.execute(f'ALTER DATABASE "{database}" SET deadlock_timeout = 20')  # the server looks after a second
     runs: list[str] = []
     both = asyncio.Event()
 
@@ -126,7 +152,8 @@ async def test_of_two_that_lock_each_other_out_one_is_run_again(store: PostgresS
     await store.run(add_one, "a")
     await store.run(add_one, "b")
     calls = [store.run(lock_both, "a", "b"), store.run(lock_both, "b", "a")]
-    await both.wait()
+    async with within(seen=lambda: runs):
+        await both.wait()
     await other.close()
     await asyncio.gather(*calls)
     assert len(runs) == 3
@@ -154,7 +181,8 @@ async def test_a_read_sees_one_state(store: PostgresStore, database_url: str) ->
         return first, (yield from count())
 
     call = store.read(look_twice)
-    await looked.wait()
+    async with within():
+        await looked.wait()
     await store.run(put, 1, "x")
     await other.close()
     assert await call == (0, 0)
@@ -224,25 +252,28 @@ async def test_a_hold_whose_connection_was_killed_is_taken_again(store: Postgres
 
 async def holder(connection: "asyncpg.Connection[asyncpg.Record]") -> int | None:
     """The process on the server that holds the lock."""
-    pid: int | None = await connection.fetchval("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted")
+    pid: int | None = await connection.fetchval(
+        "SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+        " WHERE locktype = 'advisory' AND granted AND datname = current_database()"
+    )
     return pid
 
 
-async def test_the_hold_comes_back_with_the_server(store: PostgresStore, postgres: PostgresServer) -> None:
-    await store.hold(4)
-    await asyncio.to_thread(postgres.restart, "immediate")
-    await until(lambda: only_alive(store, 4))
+async def test_the_hold_comes_back_with_the_server(own_store: PostgresStore, stopping_postgres: PostgresServer) -> None:
+    await own_store.hold(4)
+    await asyncio.to_thread(stopping_postgres.restart, "immediate")
+    await until(lambda: only_alive(own_store, 4))
 
 
 async def test_closing_while_the_server_is_away_gives_up_in_time_and_says_so(
-    database_url: str, schema: Path, postgres: PostgresServer
+    schema: Path, own_url: str, stopping_postgres: PostgresServer
 ) -> None:
-    store = await PostgresStore.open(database_url, schema=schema, connections=2, close_within_s=0.3)
+    store = await PostgresStore.open(own_url, schema=schema, connections=2, close_within_s=0.3)
     await store.hold(1)
-    await asyncio.to_thread(postgres.stop)
+    await asyncio.to_thread(stopping_postgres.stop)
     calls = [store.run(put, number, "x") for number in range(5)]
     await until_trouble(store)
-    async with asyncio.timeout(LONGEST_S):
+    async with within():
         await store.close()
     for call in calls:
         with pytest.raises(StoreUnavailable, match="closed before it could be written"):
@@ -268,7 +299,7 @@ async def test_a_worker_that_dies_is_reported(database_url: str, schema: Path) -
 
     store = await PostgresStore.open(database_url, schema=schema, on_death=deaths.put_nowait)
     call = store.run(die)
-    assert isinstance(await asyncio.wait_for(deaths.get(), LONGEST_S), Unforeseen)
+    assert isinstance(await asyncio.wait_for(deaths.get(), WAIT_S), Unforeseen)
     call.cancel()
     await store.close()
 

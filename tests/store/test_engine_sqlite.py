@@ -15,7 +15,6 @@ from everturn.errors import StoreUnavailable, StoreUnusable
 from everturn.store.interface import Op, sql
 from everturn.store.sqlite import SQLiteStore
 from tests.store.engine_operations import (
-    LONGEST_S,
     Gate,
     add_one,
     closing,
@@ -28,6 +27,7 @@ from tests.store.engine_operations import (
     until,
 )
 from tests.store.faulty_vfs import FaultyDisk
+from tests.waiting import WAIT_S, within
 
 MIB = 1024 * 1024
 FULL = apsw.FullError("no space left")
@@ -211,7 +211,7 @@ async def test_closing_on_a_broken_disk_gives_up_in_time_and_says_so(path: Path,
     disk.faults["write"] = FULL
     calls = [store.run(put, number, "x") for number in range(5)]
     await disk.hit(2)  # the first was noticed
-    async with asyncio.timeout(LONGEST_S):
+    async with within():
         await store.close()
     for call in calls:
         with pytest.raises(StoreUnavailable, match="the disk is full"):
@@ -252,7 +252,7 @@ async def test_a_writer_that_dies_is_reported(path: Path, schema: Path) -> None:
 
     store = await SQLiteStore.open(path, schema=schema, on_death=on_death)
     store.run(put_then_raise, 1, SystemExit("out of the thread"))
-    assert isinstance(await asyncio.wait_for(deaths.get(), LONGEST_S), SystemExit)
+    assert isinstance(await asyncio.wait_for(deaths.get(), WAIT_S), SystemExit)
     await store.close()
 
 
@@ -270,7 +270,7 @@ async def test_without_its_writer_the_process_ends(path: Path, schema: Path) -> 
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, str(path), str(schema), stdout=asyncio.subprocess.PIPE
     )
-    output, _ = await asyncio.wait_for(process.communicate(), LONGEST_S)
+    output, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
     assert process.returncode == 1
     assert b"store.died" in output
 
