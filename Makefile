@@ -9,6 +9,8 @@ SEED ?=
 WORKERS ?= 3
 tests = $(python) -m pytest -q -n $(WORKERS) --dist worksteal --stage
 SHELL := /bin/sh
+# Bytecode is kept: hundreds of processes that the tests start would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -44,6 +46,7 @@ run: $(venv)/.run ## install what is needed, then start the gateway under its su
 
 setup: $(venv)/.test $(venv)/.local $(venv)/.clients $(venv)-synapse/.synapse ## install what the tests need: packages, PostgreSQL, Chromium, Synapse
 	scripts/setup-test
+	@$(python) -m compileall -q src
 
 test: setup ## rules, both engines, web, platforms, and one short real run of each kind (at most 5 minutes)
 	$(tests) test

@@ -57,18 +57,28 @@ class Budget:
         terminalreporter.section(f"the {SLOWEST} slowest tests, with their fixtures")
         for name, seconds in sorted(self._tests.items(), key=lambda each: -each[1])[:SLOWEST]:
             write(f"{seconds:7.2f} s  {name}")
+        terminalreporter.section("the files that have a budget of their own")
+        for name, seconds in sorted(self._seconds().items(), key=lambda each: -each[1]):
+            if name in self._files or seconds > self._other_s / 2:
+                write(f"{seconds:7.1f} s of {self._allowed(name):g}  {name}")
         for line in self.too_long:
             write(f"TOO LONG: {line}", red=True)
 
-    def _too_long(self, whole_s: float) -> list[str]:
+    def _seconds(self) -> dict[str, float]:
+        """What each file took, added up over the workers."""
         files: defaultdict[str, float] = defaultdict(float)
         for name, seconds in self._tests.items():
             files[name.partition("::")[0]] += seconds
-        allowed = {name: self._files.get(name, self._other_s) for name in files}
+        return files
+
+    def _allowed(self, file: str) -> float:
+        return self._files.get(file, self._other_s)
+
+    def _too_long(self, whole_s: float) -> list[str]:
         found = [
-            f"{name} took {seconds:.1f} s of {allowed[name]:g} (make it faster; tests/budgets.toml only goes down)"
-            for name, seconds in files.items()
-            if seconds > allowed[name] * PATIENCE
+            f"{name} took {seconds:.1f} s of {self._allowed(name):g} (make it faster; tests/budgets.toml only goes down)"
+            for name, seconds in self._seconds().items()
+            if seconds > self._allowed(name) * PATIENCE
         ]
         if whole_s > self._whole_s * PATIENCE:
             found.append(f"the stage {self._stage} took {whole_s:.0f} s of {self._whole_s:g}")

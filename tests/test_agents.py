@@ -57,7 +57,7 @@ async def running(url: str, home: Path, text: str) -> AsyncIterator[FakePlatform
 async def ask(platform: FakePlatform, chat: str, words: str, **about: str) -> str:
     before = len(platform.screen)
     platform.say(chat, words, words, **about)
-    await platform.until(lambda: len(platform.screen) > before, 60)
+    await platform.until(lambda: len(platform.screen) > before)
     return platform.screen[-1].text
 
 

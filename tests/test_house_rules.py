@@ -29,8 +29,6 @@ SLEEPERS = {
 # Files of the tests that have time limits of their own. Only a number that is no wait of ours is added here.
 FIXED_LIMITS = {
     "tests/platform/test_local_telegram.py": "tells the local Telegram how long its long poll lasts",
-    "tests/crash/disks.py": "not converted yet",
-    "tests/test_agents.py": "not converted yet",
 }
 # Files of the tests in which something may differ from run to run, each with the reason.
 CHANCE = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from everturn.decide.reconnecting import pause_s
 from everturn.errors import PlatformError, Refused, TryLater
 from everturn.model import Attachment, Inbound, SessionSource
 from everturn.platform.interface import Channel, Contact, Limits, Outgoing
+from everturn.testing_waiting import WAIT_S, within
 
 OPEN_CARD = " [...]"  # how a card that is not closed looks
 
@@ -130,11 +130,15 @@ class Spoken:
         self._lost = away
         self._notify()
 
-    async def until(self, true: Callable[[], bool], timeout_s: float = 60) -> None:
-        """Wait for something to be true of this platform."""
-        async with asyncio.timeout(timeout_s):
+    async def until(self, true: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
+        """Wait for something to be true of this platform. A failure tells what there is instead."""
+        async with within(timeout_s, self._found):
             while not true():
                 await self._changed.wait()
+
+    def _found(self) -> str:
+        """What a wait in vain reports."""
+        return f"{self.acknowledged} of {len(self._said)} messages acknowledged, read {self.reads} times"
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -209,6 +213,10 @@ class FakePlatform(Spoken):
     def texts(self, chat: str) -> list[str]:
         """What a person in this chat sees of us."""
         return [shown.text for shown in self.screen if shown.chat == chat]
+
+    def _found(self) -> str:
+        texts = {chat: self.texts(chat) for chat in dict.fromkeys(shown.chat for shown in self.screen)}
+        return f"texts by chat {texts}, after {self.calls} calls; {super()._found()}"
 
     def _show(self, to: SessionSource, text: str, key: str) -> str:
         self._sent += 1
@@ -366,7 +374,7 @@ class RemotePlatform(DeletingPlatform):
             except PlatformError as error:
                 failures += 1
                 self.contact = self.contact.with_trouble(str(error))
-                await self._clock.sleep(pause_s(failures, random.random()))  # noqa: S311  not a secret
+                await self._clock.sleep(pause_s(failures, chance=0.5))
 
     async def typing(self, to: SessionSource) -> None:
         """Show it."""

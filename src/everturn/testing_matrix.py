@@ -23,6 +23,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from everturn.testing_serving import Listening, broken_off
+from everturn.testing_waiting import WAIT_S, within
 
 KINDS = ("flood", "server", "reset", "slow", "error", "hang", "again", "repeat", "limited")
 OF_SYNC = frozenset({"again", "repeat", "limited"})
@@ -159,11 +160,15 @@ class MatrixProxy:
         """The messages that the adapter took; of one sender, if it is named."""
         return [event for event in self.delivered.taken.values() if sender in {"", event["sender"]}]
 
-    async def until(self, true: Callable[[], object], timeout_s: float = 60.0) -> None:
-        """Wait for something to be true; looked at again with every request and answer."""
-        async with asyncio.timeout(timeout_s):
+    async def until(self, true: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+        """Wait for something to be true; looked at again with every request and answer. A failure tells the last requests."""
+        async with within(timeout_s, self._last_requests):
             while not true():
                 await self._changed.wait()
+
+    def _last_requests(self) -> str:
+        last = [(each.method, each.path, each.fault) for each in self.calls[-10:]]
+        return f"{len(self.calls)} requests, {self.hanging} hang, the last (method, path, fault): {last}"
 
     async def _pass_on(self, request: Request) -> Response:
         call = Call(

@@ -18,16 +18,18 @@ import re
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from everturn.testing_serving import EndingServer, Reset
+from everturn.testing_waiting import WAIT_S, within
 
 _NOTE = re.compile(r"^\[System note:.*?\](?:\n\n|$)", re.DOTALL)
 _MESSAGES = '"messages":'
@@ -206,11 +208,15 @@ class ScriptedModel:
         """Order a fault for the next requests, or for those that `words` and `results` describe."""
         self.faults.append(Fault(kind, times, retry_after, **which))
 
-    async def until(self, true: Callable[[], bool], timeout_s: float = 60) -> None:
-        """Wait for something to be true of what was seen."""
-        async with asyncio.timeout(timeout_s):
+    async def until(self, true: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
+        """Wait for something to be true of what was seen; a failure tells the last requests."""
+        async with within(timeout_s, self._last_requests):
             while not true():
                 await self._changed.wait()
+
+    def _last_requests(self) -> str:
+        last = [(each.number, each.asked.words, each.fault) for each in self.seen[-5:]]
+        return f"{len(self.seen)} requests, the last (number, words, fault): {last}"
 
     def take_fault(self, asked: Asked) -> Fault | None:
         """The fault this request meets; it is used up."""
@@ -296,10 +302,6 @@ def _made(said: Said, fault: Fault | None) -> Said:
     return said
 
 
-class _Reset(Exception):
-    """The connection is dropped in the middle."""
-
-
 @dataclass(frozen=True)
 class Answering:
     """One response on the wire."""
@@ -344,14 +346,14 @@ class Answering:
     async def _in_the_middle(self) -> AsyncIterator[bytes]:
         match self.kind:
             case "reset":
-                raise _Reset
+                raise Reset
             case "malformed":
                 yield b"data: {this is not json\n\n"
             case "error":
                 yield _event({"error": {"message": "The engine is overloaded.", "type": "server_error", "code": 500}})
             case "stall":
                 await self.model.closing.wait()
-                raise _Reset
+                raise Reset
 
     def _deltas(self) -> Iterator[dict[str, Any]]:
         yield {"role": "assistant", "content": ""}
@@ -405,14 +407,6 @@ def _append(file: Path, line: str) -> None:
         os.close(number)
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class ModelServer:
     """The scripted model on a port of this machine: `async with ModelServer() as server`."""
 
@@ -420,7 +414,7 @@ class ModelServer:
         self.model = model or ScriptedModel()
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
-        self._server: _Server | None = None
+        self._server: EndingServer | None = None
         self._ended: asyncio.Task[None] | None = None
 
     @property
@@ -429,34 +423,20 @@ class ModelServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
     async def __aenter__(self) -> Self:
-        config = uvicorn.Config(
-            _quiet(self.model.app()), loop="none", lifespan="off", log_config=None, access_log=False,
-            timeout_graceful_shutdown=1, timeout_keep_alive=600,  # an idle client finds its connection again
-        )  # fmt: skip
-        self._server = _Server(config)
+        self._server = EndingServer.of(self.model.app())
         self._ended = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.model.closing.set()
         if self._server is not None and self._ended is not None:
-            self._server.should_exit = self._server.force_exit = True
+            self._server.end()
             await self._ended
 
     async def ended(self) -> None:
         """Wait until it is stopped."""
         if self._ended is not None:
             await asyncio.shield(self._ended)
-
-
-def _quiet(app: Starlette) -> Any:
-    """A dropped connection is what was ordered: the server closes it, and need not tell."""
-
-    async def run(scope: Any, receive: Any, send: Any) -> None:
-        with suppress(_Reset):
-            await app(scope, receive, send)
-
-    return run
 
 
 async def _serve(arguments: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 import uvicorn
 from starlette.applications import Starlette
@@ -27,12 +27,46 @@ async def _cut() -> AsyncIterator[bytes]:
     raise Reset
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it."""
+class EndingServer(uvicorn.Server):
+    """uvicorn's server, which leaves signals to whoever runs it and ends at once: connections break, requests are cancelled."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told = asyncio.Event()
+
+    @classmethod
+    def of(cls, app: Starlette) -> Self:
+        """A server for this application. An idle client finds its connection again."""
+        config = uvicorn.Config(
+            _quiet(app), loop="none", lifespan="off", log_config=None, access_log=False, log_level="critical", timeout_keep_alive=600
+        )  # fmt: skip
+        return cls(config)
+
+    def end(self) -> None:
+        """Let `serve` return. uvicorn itself looks ten times a second whether it should, and then waits for who is connected."""
+        self.should_exit = True
+        self._told.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
         yield
+
+    async def main_loop(self) -> None:
+        """Serve until it is told to end."""
+        await self.on_tick(0)
+        await self._told.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End, as when a network is gone."""
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        tasks = set(self.server_state.tasks)
+        for connection in set(self.server_state.connections):
+            connection.transport.abort()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Listening:
@@ -40,7 +74,7 @@ class Listening:
 
     def __init__(self, port: int = 0) -> None:
         self.port = port
-        self._server: _Server | None = None
+        self._server: EndingServer | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -52,17 +86,13 @@ class Listening:
         """Answer with this, on the same port as before."""
         listener = socket.create_server(("127.0.0.1", self.port))
         self.port = listener.getsockname()[1]
-        config = uvicorn.Config(
-            _quiet(app), loop="none", lifespan="off", log_config=None, access_log=False, log_level="critical",
-            timeout_graceful_shutdown=1, timeout_keep_alive=600,
-        )  # fmt: skip
-        self._server = _Server(config)
+        self._server = EndingServer.of(app)
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]))
 
     async def close(self) -> None:
         """Nobody answers any more, as when a network is gone."""
         if self._server is not None:
-            self._server.should_exit = self._server.force_exit = True
+            self._server.end()
         await self.ended()
         self._task = None
 

@@ -98,6 +98,8 @@ def run_call(request: dict[str, Any]) -> None:
     if call["id"] == "2" and first and (LEDGER.parent / "die-in-2").exists():
         os.kill(os.getpid(), signal.SIGKILL)
     say(type="result", content=f"result {call['id']}")
+    if first and (LEDGER.parent / f"leave-after-{call['id']}").exists():
+        os._exit(0)
 
 
 note("life")

@@ -10,6 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from everturn.agent.cache import Built, Cache, CacheLimits, Name, Shelf
 from everturn.testing import ManualClock
+from tests.waiting import WAIT_S, within
 
 LIMITS = CacheLimits(entries=3, size=100, idle_s=60)
 NAMES = st.tuples(st.sampled_from("abcd"), st.sampled_from(["one", "two"]))
@@ -150,7 +151,7 @@ async def test_what_nobody_uses_any_more_is_let_go_though_nobody_comes_by() -> N
     await use(cache, dear, "a")
     await asyncio.sleep(0)
     clock.advance(LIMITS.idle_s)
-    async with asyncio.timeout(20):
+    async with within(WAIT_S, lambda: f"closed: {dear.closed}"):
         await dear.gone.wait()
     assert len(cache) == 0
     await cache.close()

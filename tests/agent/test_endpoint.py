@@ -12,7 +12,7 @@ import pytest
 from everturn.agent.elsewhere import OUTCOME_UNKNOWN, WireSettings
 from everturn.agent.endpoint import EndpointAgent
 from everturn.testing import FakePlatform, World
-from tests.agent.test_process import LONGEST_S, Swift
+from tests.agent.test_process import Swift
 from tests.house import ROOT
 
 SMALL = WireSettings(instructions="be kind", retries=2, line_bytes=10_000)
@@ -74,7 +74,7 @@ async def answer(url: str, script: Script, key: str | None = None) -> tuple[str,
         agent = EndpointAgent(endpoint.url, key, Swift(), SMALL)
         async with World(url, agent, [platform]):
             platform.say("one", "hello")
-            await platform.until(lambda: bool(platform.screen), LONGEST_S)
+            await platform.until(lambda: bool(platform.screen))
         await agent.close()
     return platform.screen[0].text, endpoint
 
@@ -146,7 +146,7 @@ async def test_an_endpoint_that_is_not_there_is_told_in_words(store_url: str) ->
     agent = EndpointAgent("http://me:s3cret@127.0.0.1:9/", None, Swift(), SMALL)
     async with World(store_url, agent, [platform]):
         platform.say("one", "hello")
-        await platform.until(lambda: bool(platform.screen), LONGEST_S)
+        await platform.until(lambda: bool(platform.screen))
     await agent.close()
     assert "can not be reached" in platform.screen[0].text
     assert "s3cret" not in platform.screen[0].text
@@ -166,6 +166,6 @@ async def test_the_example_answers(store_url: str, example: str) -> None:
     agent = EndpointAgent(example, None, Swift(), SMALL)
     async with World(store_url, agent, [platform]):
         platform.say("one", "hello")
-        await platform.until(lambda: bool(platform.screen), LONGEST_S)
+        await platform.until(lambda: bool(platform.screen))
     await agent.close()
     assert platform.screen[0].text == "You wrote 5 letters."

@@ -15,9 +15,9 @@ from everturn.agent.local_server import Address, LocalServer, LocalSettings, fre
 from everturn.clock import SystemClock
 from everturn.errors import Unanswerable
 from everturn.testing import ManualClock
-from tests.waiting import poll
+from tests.waiting import WAIT_S, poll, within
 
-pytestmark = pytest.mark.timeout(240)  # a real model is loaded, on whatever machine this is
+LOADED_S = 8 * WAIT_S  # a real model is loaded, on whatever machine this is
 QUESTION = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 12}
 PARENT = """
 import asyncio
@@ -45,7 +45,7 @@ async def server() -> AsyncIterator[LocalServer]:
 
 async def ask(address: Address, key: str | None = None) -> httpx.Response:
     headers = {"Authorization": f"Bearer {address.key if key is None else key}"}
-    async with httpx.AsyncClient(timeout=180, trust_env=False) as client:
+    async with httpx.AsyncClient(timeout=LOADED_S, trust_env=False) as client:
         return await client.post(f"{address.url}/v1/chat/completions", json=QUESTION, headers=headers)
 
 
@@ -91,31 +91,35 @@ async def test_the_model_answers_whoever_knows_the_key_on_loopback(server: Local
     assert "xllamacpp" not in sys.modules
 
 
+@pytest.mark.prove
 async def test_a_model_that_dies_is_started_again_at_the_same_address(server: LocalServer) -> None:
     address, pid = await server.address(), server.pid
     assert pid is not None
     os.kill(pid, signal.SIGSEGV)
-    await poll(lambda: server.pid not in {None, pid}, 180)
+    await poll(lambda: server.pid not in {None, pid}, LOADED_S, seen=lambda: server.pid)
     assert await server.address() == address
     assert (await ask(address)).status_code == 200
 
 
+@pytest.mark.prove
 async def test_when_memory_runs_out_the_model_ends_before_the_gateway(server: LocalServer) -> None:
     await server.address()
     ours, its = await asyncio.to_thread(lambda: (score_of("self"), score_of(server.pid)))
     assert its == (None if ours is None else max(FIRST_TO_END, ours))
 
 
+@pytest.mark.prove
 async def test_the_model_ends_with_a_killed_gateway() -> None:
     pipe = asyncio.subprocess.PIPE
     parent = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", PARENT, stdout=pipe, stderr=pipe)
     assert parent.stdout is not None
-    async with asyncio.timeout(180):
+    url = ""
+    async with within(LOADED_S, lambda: url):
         while not (url := (await parent.stdout.readline()).decode().strip()).startswith("http"):
             pass
     parent.kill()
     await parent.communicate()
-    async with asyncio.timeout(180):
+    async with within(WAIT_S, lambda: f"{url} still answers"):
         while not await refuses(url):
             pass
 

@@ -17,7 +17,6 @@ from tests.house import ROOT
 from tests.waiting import poll
 
 PROGRAM = Path(__file__).with_name("agent_program.py")
-LONGEST_S = 50.0
 SMALL = WireSettings(max_steps=5, retries=2, line_bytes=100_000, reply_bytes=300_000)
 
 
@@ -78,7 +77,7 @@ class Stage:
 
     async def said(self, before: int = 0) -> str:
         """What came after so many texts."""
-        await self.platform.until(lambda: len(self.platform.screen) > before, LONGEST_S)
+        await self.platform.until(lambda: len(self.platform.screen) > before)
         return self.platform.screen[-1].text
 
     def ledger(self, beginning: str = "") -> list[str]:
@@ -113,7 +112,7 @@ async def test_the_next_turn_sees_the_history_of_the_first(stage: Stage) -> None
 async def test_a_program_that_is_killed_after_a_result_repeats_nothing_in_its_next_life(stage: Stage) -> None:
     async with stage.world():
         stage.platform.say("one", "waits")
-        await poll(lambda: bool(stage.ledger("waits")))
+        await poll(lambda: bool(stage.ledger("waits")), seen=stage.ledger)
         os.kill(int(stage.ledger("waits")[0].split()[1]), signal.SIGKILL)
         said = await stage.said()
     await stage.agent.close()
@@ -126,7 +125,7 @@ async def test_a_gateway_that_dies_after_a_result_hands_the_committed_steps_to_a
     world = stage.world()
     await world.start()
     stage.platform.say("one", "waits")
-    await poll(lambda: bool(stage.ledger("waits")))
+    await poll(lambda: bool(stage.ledger("waits")), seen=stage.ledger)
     await die(world)
     await stage.agent.close()
     stage.agent = stage.new_agent()
@@ -152,6 +151,14 @@ async def test_a_call_in_which_the_program_dies_ends_by_its_class(
     assert await stage.answer(words) == said
     assert stage.done() == done
     assert len({line.split()[2] for line in stage.ledger("ran 2")}) == 1  # the same key each time
+
+
+async def test_a_program_that_ends_between_two_requests_is_started_again(stage: Stage) -> None:
+    """The next request is written where nobody reads any more."""
+    (stage.folder / "leave-after-1").touch()
+    assert await stage.answer("go") == "result 1 result 2; seen 0; note False"
+    assert stage.done() == ["1", "2"]
+    assert len(stage.ledger("life")) == 2
 
 
 @pytest.mark.parametrize("words", ["dies", "busy"])
@@ -190,7 +197,7 @@ async def test_a_program_that_does_not_exist_is_told_in_words(store_url: str, tm
 async def test_a_silent_program_is_ended_and_asked_again(stage: Stage) -> None:
     async with stage.world():
         stage.platform.say("one", "silent")
-        await poll(lambda: bool(stage.ledger("silent")))
+        await poll(lambda: bool(stage.ledger("silent")), seen=stage.ledger)
         stage.clock.lose_patience()
         assert "result 1 result 2" in await stage.said()
     await stage.agent.close()
@@ -200,7 +207,7 @@ async def test_a_silent_program_is_ended_and_asked_again(stage: Stage) -> None:
 async def test_a_stopped_turn_ends_its_program(stage: Stage) -> None:
     async with stage.world():
         stage.platform.say("one", "silent")
-        await poll(lambda: bool(stage.ledger("silent")))
+        await poll(lambda: bool(stage.ledger("silent")), seen=stage.ledger)
         stage.platform.say("one", "/stop")
         await poll(gone(int(stage.ledger("silent")[0].split()[1])))
     await stage.agent.close()

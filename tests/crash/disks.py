@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from tests.waiting import WAIT_S
+
 CHUNKS = (1 << 20, 1 << 12, 1)
 
 
@@ -28,7 +30,7 @@ class SmallDisk:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert self._holder.stdout is not None
-        assert await asyncio.wait_for(self._holder.stdout.readline(), 60) == b"mounted\n"
+        assert await asyncio.wait_for(self._holder.stdout.readline(), WAIT_S) == b"mounted\n"
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,4 +1,7 @@
-"""Run as a program: aiogram, which knows nothing of us, talks to the local Telegram at the address that it is given."""
+"""Run as a program: aiogram, which knows nothing of us, talks to the local Telegram at the address that it is given.
+
+Each line of its input is what it shall do and with which number; each line of its output is what it found.
+"""
 
 import asyncio
 import json
@@ -82,12 +85,14 @@ async def tidy(bot: Bot, chat: int) -> dict[str, object]:
     return {"deleted": gone, "deleted_again": await name_of(bot.delete_message(chat, sent.message_id))}
 
 
-async def main(url: str, token: str, chat: int, what: str) -> None:
+async def main(url: str, token: str) -> None:
     session = AiohttpSession(api=TelegramAPIServer.from_base(url))
     async with Bot(token, session=session) as bot:
-        told = await {"talk": talk, "tidy": tidy, "listen": listen}[what](bot, chat)
-        sys.stdout.write(json.dumps(told))
+        while line := (await asyncio.to_thread(sys.stdin.readline)).split():
+            told = await {"talk": talk, "tidy": tidy, "listen": listen}[line[0]](bot, int(line[1]))
+            sys.stdout.write(json.dumps(told) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+    asyncio.run(main(sys.argv[1], sys.argv[2]))

@@ -19,7 +19,7 @@ from everturn.platform.matrix import MatrixPlatform
 from everturn.platform.matrix.wire import CHOICES
 from tests.contracts.matrix import MatrixDriver
 from tests.synapse import SynapseServer
-from tests.waiting import LONGEST_S
+from tests.waiting import WAIT_S, within
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ async def heard(driver: MatrixDriver, count: int, platform: MatrixPlatform | Non
     """So many, each acknowledged but the last."""
     found: list[Inbound] = []
     reading = (platform or driver.connected()).inbound(driver.after)
-    async with asyncio.timeout(LONGEST_S):
+    async with within(WAIT_S, lambda: found):
         while len(found) < count:
             each = await anext(reading)
             found += [each] if isinstance(each, Inbound) else []
@@ -43,9 +43,10 @@ async def heard(driver: MatrixDriver, count: int, platform: MatrixPlatform | Non
 async def read_all(driver: MatrixDriver) -> None:
     """Until the place of all that was said by now is given to be committed."""
     reading = driver.connected().inbound(driver.after)
-    async with asyncio.timeout(LONGEST_S):
-        while not (await anext(reading)).cursor:
-            pass
+    found: list[Inbound | ReadTo] = []
+    async with within(WAIT_S, lambda: found):
+        while not found or not found[-1].cursor:
+            found.append(await anext(reading))
     await reading.aclose()
 
 
@@ -482,7 +483,7 @@ async def test_it_notices_that_we_came_into_a_room_or_are_out_of_one(driver: Mat
     reading = platform.inbound(driver.after)
     for text in ("one", "two", "three"):
         driver.says(text, "bob")
-        async with asyncio.timeout(LONGEST_S):
+        async with within(WAIT_S, lambda: counts):
             while not isinstance(each := await anext(reading), Inbound) or each.text != text:
                 pass
         counts.append(platform.channel_changes)

@@ -9,6 +9,8 @@ from tests.contracts.away import are_asked_about, are_too_old, begin_one_turn
 from tests.contracts.matrix import MatrixDriver
 from tests.synapse import SynapseServer
 
+pytestmark = pytest.mark.prove
+
 
 @pytest.fixture
 async def driver(synapse: SynapseServer) -> AsyncIterator[MatrixDriver]:

@@ -8,6 +8,9 @@ import pytest
 
 from everturn.testing_matrix import Fault, MatrixProxy
 from tests.synapse import Person, SynapseServer
+from tests.waiting import WAIT_S
+
+pytestmark = pytest.mark.prove
 
 
 def room_of_two(synapse: SynapseServer) -> tuple[Person, Person, str]:
@@ -39,7 +42,8 @@ def test_a_person_sees_what_another_does(synapse: SynapseServer) -> None:
     assert bob.downloads(seen.message(file).content["url"]) == b"words"
 
 
-async def test_a_killed_homeserver_keeps_what_it_took_and_the_keys_of_it(synapse: SynapseServer) -> None:
+async def test_a_killed_homeserver_keeps_what_it_took_and_the_keys_of_it(own_synapse: SynapseServer) -> None:
+    synapse = own_synapse
     ann, bob, room = room_of_two(synapse)
     first = ann.says(room, "once", txn="a-key")
     synapse.restart()
@@ -52,7 +56,7 @@ async def test_a_killed_homeserver_keeps_what_it_took_and_the_keys_of_it(synapse
 
 
 async def got(proxy: MatrixProxy, who: Person, method: str, path: str, **more: Any) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=proxy.url, headers=who.headers, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=proxy.url, headers=who.headers, timeout=WAIT_S) as client:
         return await client.request(method, f"/_matrix/client/v3{path}", **more)
 
 
@@ -75,7 +79,7 @@ async def synced(proxy: MatrixProxy, who: Person, **params: str) -> Any:
 async def test_the_way_to_the_homeserver_misbehaves_on_order(
     synapse: SynapseServer, fault: Fault, code: int, done: int
 ) -> None:
-    ann, began = synapse.person("orders"), time.monotonic()
+    ann, began = synapse.stranger("orders"), time.monotonic()
     room = ann.makes_room()
     async with MatrixProxy(synapse.url) as proxy:
         proxy.faults.append(fault)

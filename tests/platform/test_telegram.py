@@ -1,6 +1,7 @@
 """Telegram: what it says becomes what the gateway hears, and what we say appears there."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +21,13 @@ from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.calls import done
 from everturn.platform.telegram.wire import WANTED
 from everturn.platform.trust import trusted
-from everturn.testing import ScriptedAgent, World
+from everturn.testing import ManualClock, ScriptedAgent, World
 from everturn.testing_platform import Pauses
 from everturn.testing_telegram import BOT_ID, TOKEN, group, topic, upgrade
 from tests.contracts.telegram import TelegramDriver
-from tests.waiting import LONGEST_S
+from tests.crash.streaming import Hasty
+from tests.gateway.scenes import while_time_passes
+from tests.waiting import WAIT_S, within
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ async def heard(platform: TelegramPlatform, count: int) -> list[Inbound]:
     """So many, each acknowledged but the last."""
     found: list[Inbound] = []
     reading = platform.inbound(None)
-    async with asyncio.timeout(LONGEST_S):
+    async with within(WAIT_S, lambda: found):
         while len(found) < count:
             found.append(await anext(reading))
     await reading.aclose()
@@ -64,7 +67,7 @@ async def test_each_is_offered_the_commands_that_they_may_use(driver: TelegramDr
     rights = Rights(owners=(f"telegram:{ann.id}", "telegram:555", "api:1"), scopes={"telegram:group": scope})
     ann.says("hello")
     driver.telegram.fail("flood", "setMyCommands", retry_after=1)
-    reading = driver.connected(rights=rights, poll_s=1).inbound(None)
+    reading = driver.connected(rights=rights, clock=Hasty(time.time(), 1000), poll_s=0).inbound(None)
     assert (await anext(reading)).text == "hello"  # nobody waits for the menus
     waiting = asyncio.ensure_future(anext(reading))
     commands = driver.telegram.state.commands
@@ -221,8 +224,10 @@ async def test_an_album_is_answered_once_whatever_becomes_of_its_photos(driver: 
     ann.sends_album([png + b"first", png + b"second"], "look")
     ann.sends_document(b"x" * 20_000_001, "film.bin", "video/mp4")
     url, media = f"sqlite:///{tmp_path / 'everturn.db'}", Media(tmp_path / "files")
-    async with World(url, ScriptedAgent(), [driver.connected()], media=media):
-        await driver.until(lambda: any("film.bin did not arrive" in each for each in driver.texts("Ann")))
+    async with World(url, ScriptedAgent(), [driver.connected()], ManualClock(time.time()), media=media) as world:
+        await driver.until(lambda: driver.acknowledged() == 3)
+        answered = driver.until(lambda: any("film.bin did not arrive" in each for each in driver.texts("Ann")))
+        await while_time_passes(world, answered)
     answers = [each for each in driver.texts("Ann") if each.startswith("echo:")]
     assert len(answers) == 2
     assert answers[0].count("image/png") == 2
@@ -377,7 +382,7 @@ async def strange_answer() -> None:
 
 async def test_ids_that_jump_lose_nothing(driver: TelegramDriver) -> None:
     """After a quiet week the next number may be lower than all before: an old offset must not confirm it."""
-    ann, queue, platform = driver.person("Ann"), driver.telegram.queue, driver.connected(poll_s=1)
+    ann, queue, platform = driver.person("Ann"), driver.telegram.queue, driver.connected(poll_s=0)
     reading = platform.inbound(None)
     ann.says("before")
     assert (await anext(reading)).text == "before"

@@ -112,10 +112,15 @@ def test_the_largest_photo_of_an_album_and_what_a_sticker_is() -> None:
     assert (voice.attachments[0].seconds, voice.attachments[0].mime) == (4, "audio/ogg")
 
 
+@pytest.fixture(scope="module")
+def bot() -> Bot:
+    return Bot(TOKEN)
+
+
 @pytest.mark.parametrize("name", sorted(file.stem for file in FOLDER.iterdir()))
-def test_the_library_takes_it_for_one_of_telegrams(name: str) -> None:
+def test_the_library_takes_it_for_one_of_telegrams(name: str, bot: Bot) -> None:
     """So that the payloads are not only our reading of the documentation."""
     raw = (FOLDER / f"{name}.json").read_bytes()
-    update = Update.de_json(msgspec.json.decode(raw), Bot(TOKEN))
+    update = Update.de_json(msgspec.json.decode(raw), bot)
     assert update.update_id > 0
     assert update.effective_chat is not None or name == "press_of_an_inline_message"

@@ -77,8 +77,8 @@ class SynapseServer:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
-    def start(self) -> None:
-        """Return when it answers; starting a running server does nothing."""
+    def start(self, *, shared: bool = False) -> None:
+        """Return when it answers; starting a running server does nothing. One that is shared outlives this process."""
         if self.running():
             return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, (self.folder / "log").open("ab") as log:
@@ -88,11 +88,15 @@ class SynapseServer:
             ready.settimeout(0.5)
             command = [find_python(), "-m", "synapse.app.homeserver", "-c", str(self.folder / "homeserver.yaml")]
             environment = {"PATH": os.environ.get("PATH", ""), "NOTIFY_SOCKET": str(address)}
-            # Its own session: a worker that is interrupted does not take the server of the others with it.
-            self._process = subprocess.Popen(
-                command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True
-            )
-            self.pid = self._process.pid
+            if shared:
+                detach = ["sh", "-c", 'setsid "$@" <&- >&2 & echo $!', "sh", *command]
+                done = subprocess.run(
+                    detach, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=log, check=True
+                )
+                self.pid = int(done.stdout)
+            else:
+                self._process = subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+                self.pid = self._process.pid
             self._until_told(ready)
 
     def kill(self) -> None:
@@ -116,9 +120,14 @@ class SynapseServer:
     def remove(self) -> None:
         """End it and delete its files."""
         self.kill()
+        self.disconnect()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def disconnect(self) -> None:
+        """End the connections of the people that this process made."""
         for person in self._people.values():
             person.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._people.clear()
 
     def log(self) -> str:
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
@@ -181,7 +190,9 @@ class SynapseServer:
 
 
 def configuration(folder: Path, port: int, secret: str) -> dict[str, Any]:
-    """On this machine alone, without limits, with passwords that are checked fast."""
+    """On this machine alone, without limits, with passwords that are checked fast, and without what nobody here looks at (search,
+    statistics, the directory of users, pushes): that is half of the work of a new room.
+    """
     resources = [{"names": ["client"], "compress": False}]
     return {
         "server_name": NAME,
@@ -202,6 +213,10 @@ def configuration(folder: Path, port: int, secret: str) -> dict[str, Any]:
         "federation_domain_whitelist": [],
         "url_preview_enabled": False,
         "presence": {"enabled": False},
+        "stats": {"enabled": False},
+        "user_directory": {"enabled": False},
+        "enable_search": False,
+        "push": {"enabled": False},
         "caches": {"sync_response_cache_duration": "0s"},  # "what is new" means now, not two minutes ago
         "rc_message": UNLIMITED,
         "rc_registration": UNLIMITED,

@@ -177,7 +177,7 @@ class LocalServer:
         try:
             return await self._life(await self._spawn())
         except OSError as error:
-            return str(error)
+            return f"{self._program[0]}: {error.strerror or error}"  # uvloop's errors name no file
         except Exception as error:  # noqa: BLE001  whatever it is: it is told, and tried again
             return repr(error)
 
@@ -196,7 +196,8 @@ class LocalServer:
         """Wait until it is ready, then until it ends; what was wrong, if its end does not say it."""
         if process.stdin is None or process.stdout is None:
             return "it has no input or output"
-        process.stdin.write(self._order().line())
+        if not process.stdin.is_closing():  # it ended already: uvloop would raise RuntimeError
+            process.stdin.write(self._order().line())
         try:
             async with asyncio.timeout(self._settings.ready_s):
                 line = await process.stdout.readline()

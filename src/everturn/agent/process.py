@@ -86,8 +86,10 @@ class _Program:
         assert process.stdin is not None  # noqa: S101  we asked for pipes
         assert process.stdout is not None  # noqa: S101
         try:
-            process.stdin.write(request)
-            await process.stdin.drain()
+            # It may have ended since its last reply: then there is nothing to write to, and uvloop would raise RuntimeError.
+            if not process.stdin.is_closing():
+                process.stdin.write(request)
+                await process.stdin.drain()
             while line := await process.stdout.readline():
                 yield line
         except ValueError:

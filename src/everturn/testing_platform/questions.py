@@ -29,8 +29,8 @@ from everturn.store.open import open_store
 from everturn.store.operations.inbox import move_cursor
 from everturn.testing import OPEN_CARD, ScriptedAgent, World
 from everturn.testing_platform.driver import ABILITIES, Adapter, Driver, Pauses
+from everturn.testing_waiting import WAIT_S, within
 
-LONGEST_S = 60.0
 TRIES = 10
 ERRORS: dict[str, tuple[type[PlatformError], int]] = {  # what is raised, and how many messages are seen
     "later": (TryLater, 0),
@@ -362,7 +362,8 @@ async def _world(driver: Driver, folder: Path, agent: ScriptedAgent | None = Non
 async def _heard(driver: Driver, count: int) -> list[Inbound]:
     """So many messages, by a new adapter; the last of them is not acknowledged."""
     found: list[Inbound] = []
-    async with asyncio.timeout(LONGEST_S), aclosing(driver.connected().inbound(driver.after)) as reading:  # type: ignore[type-var]
+    seen = within(WAIT_S, lambda: f"{len(found)} of {count} messages, {[each.text for each in found]}")
+    async with seen, aclosing(driver.connected().inbound(driver.after)) as reading:  # type: ignore[type-var]
         async for each in reading:
             found += [each] if isinstance(each, Inbound) else []
             if len(found) == count:
@@ -372,7 +373,11 @@ async def _heard(driver: Driver, count: int) -> list[Inbound]:
 
 async def _read_anew(driver: Driver, platform: Adapter, text: str) -> str:
     """As the gateway does after a pause, until this was said."""
-    async with asyncio.timeout(LONGEST_S), Reading(platform, driver.after) as reading:
+    found = ""
+    async with (
+        within(WAIT_S, lambda: f"no {text!r}; the last message is {found!r}"),
+        Reading(platform, driver.after) as reading,
+    ):
         while (found := await reading.next()) != text:
             pass
     return found
@@ -421,8 +426,8 @@ async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
     """Until one of them is over; what it raised is raised."""
     tasks = [asyncio.create_task(each) for each in waits]
     try:
-        over, _ = await asyncio.wait(tasks, timeout=LONGEST_S, return_when=asyncio.FIRST_COMPLETED)
-        assert over
+        async with within(WAIT_S, lambda: f"none of {tasks} is over"):
+            over, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for each in over:
             each.result()
     finally:

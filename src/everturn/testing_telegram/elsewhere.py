@@ -9,6 +9,8 @@ from typing import Any, Self
 
 import httpx
 
+from everturn.testing_waiting import WAIT_S
+
 PROGRAM = (sys.executable, "-P", "-m", "everturn.testing_telegram")
 
 
@@ -18,7 +20,7 @@ class TelegramProcess:
     def __init__(self, state: Path | None = None, port: int = 0) -> None:
         self._command = [*PROGRAM, "--port", str(port), *(["--state", str(state)] if state else [])]
         self._process: subprocess.Popen[str] | None = None
-        self._client = httpx.Client(timeout=30.0)
+        self._client = httpx.Client(timeout=WAIT_S, verify=False)  # noqa: S501  on this machine
         self.url = ""
 
     def __enter__(self) -> Self:

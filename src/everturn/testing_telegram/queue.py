@@ -7,7 +7,6 @@ poll at once the earlier is sent away with 409; the list of allowed updates is r
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -48,9 +47,12 @@ class Queue:
         self.notify()
         return update_id
 
-    def jump(self, to: int | None = None) -> None:
-        """After a week without updates the next identifier is chosen at random. https://core.telegram.org/bots/api#update"""
-        self.state.next_update = random.randrange(1, 2**31 - 1) if to is None else to  # noqa: S311  not a secret
+    def jump(self, to: int = 1000) -> None:
+        """After a week without updates the next identifier is chosen at random, and may be lower than all before it.
+
+        https://core.telegram.org/bots/api#update
+        """
+        self.state.next_update = to
 
     def repeat(self, count: int = 1) -> None:
         """The latest confirmed updates come once more, as after a confirmation that was lost."""
@@ -98,10 +100,7 @@ class Queue:
             left = until - asyncio.get_running_loop().time()
             if left <= 0:
                 break
-            waits = {asyncio.ensure_future(each.wait()) for each in (self.changed, sent_away)}
-            await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            for each in waits:
-                each.cancel()
+            await either(self.changed, sent_away, timeout_s=left)
             if sent_away.is_set():
                 raise ApiError(409, OTHER_POLLER)
         return batch
@@ -116,3 +115,13 @@ class Queue:
         """Wake who waits for a change."""
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
+
+
+async def either(*events: asyncio.Event, timeout_s: float | None = None) -> None:
+    """Wait for the first of them, or for so long."""
+    waits = {asyncio.ensure_future(each.wait()) for each in events}
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()

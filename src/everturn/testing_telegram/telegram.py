@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 from everturn.testing_telegram.entities import marked_in
 from everturn.testing_telegram.queue import Queue
 from everturn.testing_telegram.state import BOT_ID, Object, Room, keep, load
+from everturn.testing_waiting import WAIT_S, within
 
 KINDS = ("flood", "server", "reset", "slow", "error")
 POSTS = {"message": "channel_post", "edited_message": "edited_channel_post"}  # what they are called in a channel
@@ -115,11 +115,19 @@ class Telegram:
         ours = (each for each in self.screen(chat_id, thread) if each.get("from", {}).get("id") == BOT_ID)
         return [words_of(each) for each in ours if not SERVICE & each.keys()]
 
-    async def until(self, true: Callable[[], object], timeout_s: float = 60.0) -> None:
-        """Wait for something to be true of this world."""
-        async with asyncio.timeout(timeout_s):
+    async def until(self, true: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+        """Wait for something to be true of this world. A failure tells what is on the screens, and the last calls."""
+        async with within(timeout_s, self._screens_and_calls):
             while not true():
                 await self.queue.changed.wait()
+
+    def _screens_and_calls(self) -> str:
+        texts = {chat: self.texts(chat) for chat in self.state.rooms}
+        last = [(each.method, each.fault) for each in self.calls[-10:]]
+        waiting = len(self.state.waiting)
+        return (
+            f"texts by chat {texts}; {waiting} updates wait; {len(self.calls)} calls, the last (method, fault): {last}"
+        )
 
     # -- what happens --------------------------------------------------------------------------------------------------
 

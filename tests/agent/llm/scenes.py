@@ -17,7 +17,6 @@ from everturn.testing import FakePlatform, World
 from everturn.testing_model import ModelServer, ScriptedModel, Seen
 from tests.gateway.scenes import said_in, session_of, told
 
-PATIENCE_S = 45.0
 KEY = "sk-test-0123456789abcdef"
 LINE_SCHEMA: Json = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
 
@@ -59,7 +58,7 @@ class Scene:
         """Say something and wait for the next thing on the screen; returns it."""
         before = len(self.platform.texts(chat))
         self.platform.say(chat, text, **about)
-        await self.platform.until(lambda: len(self.platform.texts(chat)) > before, PATIENCE_S)
+        await self.platform.until(lambda: len(self.platform.texts(chat)) > before)
         return self.platform.texts(chat)[before]
 
     async def told(self, part: str, chat: str = "one") -> str:

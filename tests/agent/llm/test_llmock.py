@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
 from everturn.testing import FakePlatform, World
@@ -51,6 +53,7 @@ async def test_limits_outages_and_broken_streams_pass(store_url: str, llmock: An
     assert await shown(store_url, agent_of(llmock), "end of it") == TEXT
 
 
+@pytest.mark.prove  # another large library is loaded
 async def test_anthropic_answers_and_its_truncated_streams_are_seen_too(store_url: str, llmock: Any) -> None:
     llmock.truncate(after_chunks=3).reply(TEXT, times=None)
     assert await shown(store_url, agent_of(llmock, "anthropic:claude-opus-4-8"), "end of it") == TEXT

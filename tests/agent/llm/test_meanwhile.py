@@ -7,6 +7,7 @@ from everturn.store.interface import Op, sql
 from tests.agent.llm.scenes import Lines, scene
 from tests.agent.llm.test_outcomes import STALL_S, WORDS
 from tests.gateway.scenes import restarted
+from tests.waiting import WAIT_S, within
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Holding:
 
     async def waits_again(self) -> None:
         """Wait until somebody waits, and forget it."""
-        async with asyncio.timeout(30):
+        async with within(WAIT_S, lambda: f"waits {self.waits}"):
             await self.waiting.wait()
         self.waiting.clear()
 

@@ -71,7 +71,7 @@ class Bench:
         self.calls: list[ToolCall] = []
         self._tools = tools
         self._results: dict[str, list[Message]] = {}
-        self._changes = Changes()
+        self._changes = Changes(lambda: f"results of {list(self._results)}")
         self._count = 0
 
     @property

@@ -20,12 +20,12 @@ from everturn.testing import ManualClock
 from tests.agent.tools.benches import Bench
 from tests.agent.tools.test_shell import is_gone
 from tests.house import ROOT
-from tests.waiting import poll
+from tests.waiting import WAIT_S, poll
 
 PROGRAM = str(ROOT / "tests" / "agent" / "tools" / "mcp_program.py")
 ENVIRON = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-secret"}
-pytestmark = pytest.mark.timeout(180)  # real servers that load a large library
-PATIENT = {"start_s": 60.0, "call_s": 60.0}
+START_S = 4 * WAIT_S  # real servers that load a large library
+PATIENT = {"start_s": START_S, "call_s": 60.0}
 
 
 class Offered:
@@ -69,7 +69,7 @@ async def http_server(folder: Path, port: int) -> AsyncIterator["subprocess.Pope
     command = [sys.executable, PROGRAM, str(port)]
     with subprocess.Popen(command, cwd=folder) as process:  # noqa: ASYNC220  it does not block
         try:
-            await poll(lambda: answers(port))
+            await poll(lambda: answers(port), START_S)
             yield process
         finally:
             process.kill()
@@ -103,6 +103,7 @@ async def test_the_tools_of_a_program_are_used_with_its_name_in_front(tmp_path: 
     await poll(lambda: is_gone(int(pids[0])))
 
 
+@pytest.mark.prove
 async def test_the_tools_of_an_address_are_the_same(tmp_path: Path) -> None:
     with held_port() as port:
         await check_address(tmp_path, port, f"http://127.0.0.1:{port}/mcp")
@@ -123,7 +124,7 @@ async def check_address(folder: Path, port: int, url: str) -> None:
 async def check_classes(url: str) -> None:
     """Declared ones hold; hints are believed only where the owner says so; questions are one line."""
     settings = McpSettings(name="test", url=url, trust_hints=True, effects={"pid": Effect.PURE}, approval=("pid",))
-    server = McpServer(replace(settings, start_s=60), ENVIRON, SystemClock())
+    server = McpServer(replace(settings, start_s=START_S), ENVIRON, SystemClock())
     tools = {tool.name: tool for tool in await server.tools()}
     classes = [tools[name].effect for name in ("test_add", "test_env", "test_pid", "test_die")]
     assert classes == [Effect.PURE, Effect.IDEMPOTENT, Effect.PURE, Effect.ONCE]
@@ -132,6 +133,7 @@ async def check_classes(url: str) -> None:
     await server.close()
 
 
+@pytest.mark.prove
 async def test_a_server_that_dies_in_a_call_is_started_again(tmp_path: Path) -> None:
     async with offered(tmp_path, environment={"GREETING": "hi"}) as mcp:
         before = await mcp.use("test_pid")
@@ -146,18 +148,19 @@ def ledger(folder: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
+@pytest.mark.prove
 async def test_a_call_that_hangs_is_given_up_and_a_frozen_server_is_replaced(tmp_path: Path) -> None:
     clock = ManualClock()
     async with offered(tmp_path, clock) as mcp:
         number = mcp.bench.say(("test_hang", {}), chat="one")
-        await poll(lambda: bool(ledger(tmp_path)))
+        await poll(lambda: bool(ledger(tmp_path)), seen=lambda: ledger(tmp_path))
         before = int(await mcp.bench.use("test_pid", chat="two"))
         clock.advance(61)
         (result,) = await mcp.bench.results(number)
         assert result.content == "Error: test did not answer within 60 seconds; what it did is not known."
         assert int(await mcp.bench.use("test_pid", chat="two")) == before
         number = mcp.bench.say(("test_hang", {}), chat="one")
-        await poll(lambda: ledger(tmp_path).count("hang") == 2)
+        await poll(lambda: ledger(tmp_path).count("hang") == 2, seen=lambda: ledger(tmp_path))
         os.kill(before, signal.SIGSTOP)
         await poll(lambda: time_passes(clock) and is_gone(before))
         assert int(await mcp.bench.use("test_pid", chat="two")) != before

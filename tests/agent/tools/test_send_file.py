@@ -1,6 +1,7 @@
 """Files that the agent sends: of its folder alone, copied when they are sent, delivered once, and missed by nobody in silence."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from everturn.agent.tools.send import SendSettings, send_tools
 from everturn.decide.delivery import MAY_REPEAT, Surety
 from everturn.decide.outgoing import keeps_secrets
 from everturn.errors import OutcomeUnknown, Refused, TryLater
+from everturn.gateway.parts import Settings
 from everturn.media import Media
 from everturn.model import Inbound, SessionSource
 from everturn.platform.api import ApiPlatform
@@ -20,6 +22,7 @@ from everturn.store.operations.open_work import replies
 from everturn.store.operations.telling import events_after
 from everturn.testing import FakePlatform, Fault, FilePlatform, key_of
 from tests.agent.tools.benches import Bench
+from tests.crash.streaming import UNHURRIED, Hasty
 from tests.gateway.scenes import die
 
 PAGE = SessionSource(platform="api", chat_id="page", user_id="owner")
@@ -47,6 +50,11 @@ def bench(tmp_path: Path, platform: FakePlatform | None = None, **about: object)
         return send_tools(settings, sending.send, files=lambda: sending)
 
     return Bench(tmp_path, made, platform=platform or FilePlatform(), media=media, **about)  # type: ignore[arg-type]
+
+
+def hasty_bench(tmp_path: Path, platform: FakePlatform) -> Bench:
+    """The same, on which nobody waits for a second until something is sent again."""
+    return bench(tmp_path, platform, clock=Hasty(time.time()), settings=Settings(patience=UNHURRIED))
 
 
 async def test_a_file_is_delivered_with_its_words_and_can_be_sent_on_by_its_address(tmp_path: Path) -> None:
@@ -126,7 +134,7 @@ WORDS = " ".join(f"word{number}" for number in range(30))
 @pytest.mark.parametrize("fault", [None, Fault(TryLater("busy", 0.0))])
 async def test_words_that_have_no_room_beneath_a_file_follow_it(tmp_path: Path, fault: Fault | None) -> None:
     platform = FilePlatform(limits=Limits(text=100, caption=20), faults=[None, fault])
-    async with bench(tmp_path, platform) as tools:
+    async with hasty_bench(tmp_path, platform) as tools:
         await tools.use("send_file", to="here", path="deep/report.pdf", text=WORDS)
         await platform.until(lambda: any("word29" in text for text in platform.texts("one")))
         file, *after = [text for text in platform.texts("one") if "word" in text or "<" in text]
@@ -140,7 +148,7 @@ async def test_words_that_have_no_room_beneath_a_file_follow_it(tmp_path: Path, 
 async def test_a_file_that_may_be_there_twice_says_so_however_long_its_words_are(tmp_path: Path) -> None:
     lost = Fault(OutcomeUnknown("the connection was lost"), accepted=True)
     platform = FilePlatform(limits=Limits(text=1000, caption=100), faults=[lost], surety=Surety.NEITHER)
-    async with bench(tmp_path, platform) as tools:
+    async with hasty_bench(tmp_path, platform) as tools:
         await tools.use("send_file", to="here", path="deep/report.pdf", text=WORDS)
         await platform.until(lambda: f"{WORDS}\n\n{MAY_REPEAT}" in platform.texts("one"))
     files = [text for text in platform.texts("one") if "<" in text]
@@ -183,7 +191,7 @@ async def test_who_misses_the_words_after_a_file_is_told_that_the_file_is_there(
 ) -> None:
     faults = [*[None] * out, *earlier, Fault(Refused("no"))]
     platform = Picky("word", faults, limits=Limits(text=150, caption=20))
-    async with bench(tmp_path, platform) as tools:
+    async with hasty_bench(tmp_path, platform) as tools:
         await tools.use("send_file", to="here", path="deep/report.pdf", text=WORDS)
         await platform.until(lambda: any("could not" in text for text in platform.texts("one")))
         (dead,) = await tools.store.read(replies, "dead", 0, 10)
@@ -198,7 +206,7 @@ async def test_who_misses_the_words_after_a_file_is_told_that_the_file_is_there(
 async def test_who_may_have_got_a_file_is_not_told_that_it_was_not_sent(tmp_path: Path) -> None:
     lost = Fault(OutcomeUnknown("the connection was lost"), accepted=True)
     platform = Picky("<report.pdf>", [lost, Fault(Refused("no"))], surety=Surety.NEITHER)
-    async with bench(tmp_path, platform) as tools:
+    async with hasty_bench(tmp_path, platform) as tools:
         await tools.use("send_file", to="here", path="deep/report.pdf")
         await platform.until(lambda: any("reached you" in text for text in platform.texts("one")))
     (told,) = [text for text in platform.texts("one") if "reached you" in text]

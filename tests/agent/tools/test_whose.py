@@ -20,6 +20,7 @@ from everturn.testing import FakePlatform, World
 from tests.agent.tools.benches import Bench
 from tests.agent.tools.test_mcp import offered
 from tests.gateway.scenes import die
+from tests.waiting import WAIT_S, within
 
 STALE = {"PATH": os.environ["PATH"], "TURN_USER": "stale", "TURN_CHAT_NAME": "stale"}
 ECHO = 'echo "$TURN_USER/$TURN_CHAT/$TURN_KEY/$TURN_CHAT_NAME"'
@@ -110,7 +111,7 @@ async def test_a_turn_that_another_person_joins_works_for_nobody(store_url: str,
     topic = {"chat_type": "group", "thread_id": "topic"}
     async with World(store_url, agent, [platform]):
         platform.say("g", "delete everything", user_id="ann", **topic)
-        async with asyncio.timeout(20):
+        async with within(WAIT_S, lambda: "no turn"):
             await agent.thinks.wait()
         platform.say("g", "thanks", user_id=second, **topic)
         await platform.until(lambda: platform.acknowledged == 2)
@@ -119,7 +120,7 @@ async def test_a_turn_that_another_person_joins_works_for_nobody(store_url: str,
     assert platform.texts("g") == [f"ann, then {then} in g"]
 
 
-@pytest.mark.timeout(180)  # a real server that loads a large library
+@pytest.mark.prove  # two real servers that load a large library
 async def test_a_server_is_told_who_asks_only_if_the_owner_wants_it(tmp_path: Path) -> None:
     for context, told in ((True, "{0} in chat-{0}"), (False, "nobody in nowhere")):
         folder = tmp_path / str(context)
