@@ -48,7 +48,7 @@ async def read_until(
     """
     seen: list[T] = []
     async with within(within_s, lambda: seen[-1:]):
-        while not true(found := await read()):  # noqa: ASYNC110  nobody can tell us
+        while not true(found := await read()):
             seen[:] = [found]
             await asyncio.sleep(every_s)
     return found

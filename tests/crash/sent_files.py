@@ -52,8 +52,7 @@ class Teller:
 WANTED = [
     "I did not get gone.txt (the file is gone). I answer without it.",
     "<out.txt> here",
-    "answer: look\n\n[image: cat.png, image/png, 15 bytes, /files/FtD49ixSHrVuixtFR97kRm/cat.png]"
-    "\n\n[document gone.txt did not arrive: the file is gone]",
+    "answer: look\n\n[image: cat.png, image/png, 15 bytes, /files/FtD49ixSHrVuixtFR97kRm/cat.png]\n\n[document gone.txt did not arrive: the file is gone]",
 ]
 
 
