@@ -175,11 +175,20 @@ class LocalServer:
     async def _live(self) -> str:
         """One life of the process; why it ended."""
         try:
-            return await self._life(await self._spawn())
+            return await self._life(await self._started())
         except OSError as error:
             return f"{self._program[0]}: {error.strerror or error}"  # uvloop's errors name no file
         except Exception as error:  # noqa: BLE001  whatever it is: it is told, and tried again
             return repr(error)
+
+    async def _started(self) -> Process:
+        """A process that runs. On a cancellation it is ended as soon as it does: half a start can not be taken back."""
+        spawning = asyncio.ensure_future(self._spawn())
+        try:
+            return await asyncio.shield(spawning)
+        except asyncio.CancelledError:
+            await _end(await spawning)
+            raise
 
     async def _life(self, process: Process) -> str:
         words = asyncio.create_task(_last_words(process))
@@ -190,6 +199,7 @@ class LocalServer:
         finally:
             self._pid = None
             await asyncio.shield(_end(process))
+            await asyncio.wait({words}, timeout=_END_S)
             words.cancel()
 
     async def _serve(self, process: Process) -> str:
@@ -256,3 +266,12 @@ async def _end(process: Process) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_S):
+            await _forget(process)
+
+
+async def _forget(process: Process) -> None:
+    """Read what is left: only then the pipe is closed, and the process is let go."""
+    while process.stdout is not None and await process.stdout.read(4096):
+        pass
