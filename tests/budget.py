@@ -1,13 +1,15 @@
 """How long tests may take: prints the slowest, and fails a run whose files or whose whole took longer than they may.
 
-`pytest --stage NAME` checks the seconds that budgets.toml has for this stage. They are a ratchet: a file that is not listed has
-a few seconds, and a number there may only go down. EVERTURN_TEST_PATIENCE stretches them, as it does every wait.
+`pytest --stage NAME` checks the seconds that budgets.toml has for this stage. They are a ratchet (`raised`): a file that is not
+listed has a few seconds, and a number there may only go down. EVERTURN_TEST_PATIENCE stretches them, as it does every wait.
 """
 
 import time
 import tomllib
 from collections import defaultdict
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,22 @@ from everturn.testing_waiting import PATIENCE
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
 SLOWEST = 30
+
+
+def raised(before: Mapping[str, Any], now: Mapping[str, Any], files: Collection[str]) -> list[str]:
+    """What may take longer than it might before. `files` are those that there were: a new one may have what it needs."""
+    found = []
+    for stage, then in before.items():
+        if not isinstance(then, Mapping) or stage not in now:
+            continue
+        limits = {"seconds": then["seconds"], "other_files": then["other_files"]}
+        limits |= {name: then["files"].get(name, then["other_files"]) for name in now[stage]["files"] if name in files}
+        found += [
+            f"{stage}: {name} had {limit:g} s and now has {allowed:g}"
+            for name, limit in limits.items()
+            if (allowed := (now[stage]["files"] | now[stage])[name]) > limit
+        ]
+    return found
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
