@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from tests.crash.lives import Life, live
 from tests.waiting import WAIT_S
 
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(
+# There is one such server for all who use it in a process, and one list: what is not on it every child imports anew.
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(
     [
         "tests.crash.lives",
+        "tests.crash.random_lives",
+        "tests.crash.scenarios",
         "tests.crash.models",
         "tests.crash.asking",
         "tests.crash.matrix_lives",
@@ -24,7 +27,7 @@ LONGEST_S = 4 * WAIT_S  # longer than any of them waits itself
 
 def run_process(target: Callable[..., None], *args: object) -> int:
     """Another kind of life, to its end; the exit code."""
-    process = _context.Process(target=target, args=args)
+    process = CONTEXT.Process(target=target, args=args)
     process.start()
     process.join(LONGEST_S)
     code = process.exitcode
@@ -41,7 +44,7 @@ def run_life(life: Life) -> int:
 
 def run_lives(lives: Sequence[Life]) -> list[int]:
     """Live them at the same time."""
-    processes = [_context.Process(target=live, args=(life,)) for life in lives]
+    processes = [CONTEXT.Process(target=live, args=(life,)) for life in lives]
     for process in processes:
         process.start()
     for process in processes:

@@ -1,23 +1,19 @@
 """Processes that do random things and die at random, one after the other in the same homes; and what is then in their tables."""
 
 import asyncio
-import multiprocessing
 import signal
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from everturn.store.interface import Op, sql
 from everturn.store.open import open_store
+from tests.crash.processes import CONTEXT
 from tests.crash.random_lives import RandomLife, live
 from tests.history import NOTE
 from tests.waiting import WAIT_S
 
 SQLITE_HOMES = 3
 KINDS = ("interruption", "restart.", "shutdown", "tool result", "suspended", "inactive", "too long ago")
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    ["tests.crash.lives", "tests.crash.random_lives", "everturn.store.sqlite", "everturn.store.postgres"]
-)
 COLUMNS = {
     "sqlite": "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type='table' AND c.type='TEXT'",
     "postgresql": "SELECT table_name, column_name FROM information_schema.columns"
