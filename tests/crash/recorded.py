@@ -24,6 +24,16 @@ def hits_of(scenario: str) -> dict[str, int]:
     return recorded().get(scenario, {})
 
 
+def visits(scenarios: Mapping[str, str], points: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Of each of these (by a name of its own) the points that begin so. One that was never recorded has a visit, which says so."""
+    return [
+        (name, point)
+        for name, scenario in scenarios.items()
+        for point in hits_of(scenario) or [f"{points[0]}not recorded"]
+        if point.startswith(points)
+    ]
+
+
 def check(scenario: str, hits: Mapping[str, int]) -> None:
     """Compare what was counted with the list, or record it."""
     found = dict(sorted(hits.items()))

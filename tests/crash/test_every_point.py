@@ -16,5 +16,5 @@ OF_THEIR_OWN = {
 def test_every_point_is_visited() -> None:
     visited = {point for *_, point in test_points.visits()}
     modules = (test_streaming_points, test_matrix, test_pressing, test_telegram)
-    visited |= {point for module in modules for *_, point in module.visits()}
+    visited |= {point for module in modules for *_, point in module.VISITS}
     assert sorted((visited | OF_THEIR_OWN.keys()) - {CALLED} ^ points.ALL) == []

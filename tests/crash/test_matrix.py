@@ -24,6 +24,7 @@ from tests.synapse import Person, SynapseServer
 
 SAID = ("words", "file", "edit", "invitation")
 AT_THE_BORDER = ("inbox.", "cursor.", "media.", "preview.", "send.")  # the other points are those of any platform
+VISITS = recorded.visits({what: f"matrix {what}" for what in SAID}, AT_THE_BORDER)
 
 
 @dataclass
@@ -149,12 +150,6 @@ async def read_up_to(url: str, account: str, place: str) -> None:
     await store.close()
 
 
-def visits() -> list[tuple[str, str]]:
-    """What is said, and the point of each visit."""
-    listed = [(what, point) for what in SAID for point in recorded.hits_of(f"matrix {what}") or ["inbox.not recorded"]]
-    return [(what, point) for what, point in listed if point.startswith(AT_THE_BORDER)]
-
-
 @pytest.mark.prove
 @pytest.mark.parametrize("what", SAID)
 def test_matrix_passes_the_points_that_were_recorded(tmp_path: Path, synapse: SynapseServer, what: str) -> None:
@@ -162,7 +157,7 @@ def test_matrix_passes_the_points_that_were_recorded(tmp_path: Path, synapse: Sy
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize(("what", "point"), visits())
+@pytest.mark.parametrize(("what", "point"), VISITS)
 def test_a_death_at_a_point_of_the_border_to_matrix_loses_and_doubles_nothing(
     tmp_path: Path, synapse: SynapseServer, what: str, point: str
 ) -> None:

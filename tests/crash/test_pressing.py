@@ -29,6 +29,7 @@ AnyLife = TypeVar("AnyLife", TelegramLife, MatrixLife)
 PLATFORMS = ("telegram", "matrix")
 # What presses add to the border of a platform.
 OF_AN_APPROVAL = ("inbox.", "command.", "approval.", "effect.", "send.")
+VISITS = recorded.visits({name: f"{name} approval" for name in PLATFORMS}, OF_AN_APPROVAL)
 IN_DOUBT = {*SENDING, "preview.opened", "preview.sent"}  # where Telegram may have a message of which we do not know
 WITH_A_QUESTION_OUT = ("send.after", "send.committed")  # the first hits: it stands there, and nobody has pressed
 
@@ -132,19 +133,6 @@ class OnMatrix(Deaths[MatrixLife]):
         return texts
 
 
-def visits() -> list[tuple[str, str]]:
-    """Platform and point of each visit."""
-    listed = [
-        (name, point) for name in PLATFORMS for point in recorded.hits_of(scenario(name)) or ["inbox.not recorded"]
-    ]
-    return [(name, point) for name, point in listed if point.startswith(OF_AN_APPROVAL)]
-
-
-def scenario(name: str) -> str:
-    """The name on the list of points."""
-    return f"{name} approval"
-
-
 @pytest.fixture
 def make(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> Callable[..., Deaths[Any]]:
     """How processes on this platform are made."""
@@ -162,17 +150,17 @@ def telegram() -> Iterator[TelegramProcess]:
 @pytest.mark.prove
 @pytest.mark.parametrize("name", PLATFORMS)
 def test_an_approval_passes_the_points_that_were_recorded(make: Callable[..., Deaths[Any]], name: str) -> None:
-    recorded.check(scenario(name), make().visited())
+    recorded.check(f"{name} approval", make().visited())
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize(("name", "point"), visits())
+@pytest.mark.parametrize(("name", "point"), VISITS)
 def test_a_death_at_a_point_around_an_approval_request(make: Callable[..., Deaths[Any]], name: str, point: str) -> None:
     """The press that was committed and not acknowledged comes again, and counts once. On Telegram, a request that was out and not
     committed stands there twice and says so; on Matrix each stands there once, with its emoji.
     """
     deaths = make()
-    for hit in range(1, recorded.hits_of(scenario(name))[point] + 1):
+    for hit in range(1, recorded.hits_of(f"{name} approval")[point] + 1):
         deaths.at(point, hit)
 
 

@@ -33,16 +33,7 @@ GROWTHS: dict[str, dict[str, object]] = {
     },
     "growing card in one piece": {"kind": "cards", "pieces": THREE_WORDS[:1]},
 }  # fmt: skip
-
-
-def visits() -> list[tuple[str, str]]:
-    """Scenario and point of each visit."""
-    return [
-        (name, point)
-        for name in GROWTHS
-        for point in (recorded.hits_of(name) or ["preview.not recorded"])
-        if point.startswith(OF_AN_ANSWER)
-    ]
+VISITS = recorded.visits({name: name for name in GROWTHS}, OF_AN_ANSWER)
 
 
 def homes(folder: Path) -> Iterator[Path]:
@@ -60,7 +51,7 @@ def test_a_growing_answer_passes_the_points_that_were_recorded(tmp_path: Path, n
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize(("name", "point"), visits())
+@pytest.mark.parametrize(("name", "point"), VISITS)
 def test_a_death_at_a_point_of_a_growing_answer(tmp_path: Path, name: str, point: str) -> None:
     """Promise 6: where the platform can tell, nothing is doubled; elsewhere the one in flight is, and says so. Edited and deleted
     messages and cards in several parts, also right after each call of the platform; what was said before an approval request

@@ -14,8 +14,10 @@ from tests.crash import recorded
 from tests.crash.gateways import Gateway
 from tests.crash.growing import FIRST_WORDS
 from tests.crash.paced import asking
-from tests.crash.telegram_deaths import ANSWERS, Deaths, border_of, scenario
+from tests.crash.telegram_deaths import ANSWERS, AT_THE_BORDER, Deaths, scenario
 from tests.crash.telegrams import telegram_gateway
+
+VISITS = recorded.visits({answers: scenario(answers) for answers in ANSWERS}, AT_THE_BORDER)
 
 
 @dataclass
@@ -88,13 +90,8 @@ def test_telegram_passes_the_points_that_were_recorded(tmp_path: Path, telegram:
     recorded.check(scenario(answers), Deaths(telegram, tmp_path, grows=answers == "growing").visited())
 
 
-def visits() -> list[tuple[str, str]]:
-    """The answers, and the point of each visit."""
-    return [(answers, point) for answers in ANSWERS for point in border_of(answers) or ["not recorded"]]
-
-
 @pytest.mark.prove
-@pytest.mark.parametrize(("answers", "point"), visits())
+@pytest.mark.parametrize(("answers", "point"), VISITS)
 def test_a_death_at_a_point_of_the_border_to_telegram_loses_nothing(
     tmp_path: Path, telegram: TelegramProcess, answers: str, point: str
 ) -> None:
