@@ -94,8 +94,8 @@ def lock(file: Path, *, wait: bool) -> int | None:
 
 
 def end_if_abandoned(left: Path) -> None:
-    """End the servers of a run whose process is gone."""
-    with suppress(OSError):
+    """End the servers of a run whose process is gone. One that does not end is left alone: it is no part of this run."""
+    with suppress(OSError, RuntimeError):
         number = lock(left / "run", wait=False)
         if number is not None:
             end_all(left)
