@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import pydantic_ai.models.openai  # noqa: F401  the fork server loads it once for all lives
+from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
@@ -17,6 +18,9 @@ from everturn.agent.toolbox import Place, Tool
 from everturn.model import Effect, Json
 from everturn.testing_model import Seen, read_log
 
+ModelMessagesTypeAdapter.dump_json(
+    []
+)  # the first use is what takes long: of this, too, the fork server pays for all lives
 SCHEMA: Json = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
 
 
