@@ -1,34 +1,19 @@
 """The seconds that tests may take only go down."""
 
-import subprocess
-import tomllib
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.budget import BUDGETS, raised
-from tests.house import ROOT
+from tests.ratchets import git, versions
 
 SLOW = "tests/test_slow.py"
 
 
-def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
-def versions() -> list[tuple[str, dict[str, Any]]]:
-    """Where each version of the budgets is found, from the newest to the one that began to go only down."""
-    path = BUDGETS.relative_to(ROOT).as_posix()
-    commits = git("log", "--format=%H", "--", path).split() if Path(ROOT, ".git").exists() else []
-    texts = [("", BUDGETS.read_text(encoding="utf-8")), *((each, git("show", f"{each}:{path}")) for each in commits)]
-    found = [(commit, tomllib.loads(text)) for commit, text in texts]
-    return [(commit, budgets) for commit, budgets in found if budgets.get("only_down")]
-
-
 def test_no_budget_was_ever_raised() -> None:
-    for (_, now), (commit, before) in pairwise(versions()):
+    since = [(commit, budgets) for commit, budgets in versions(BUDGETS) if budgets.get("only_down")]
+    for (_, now), (commit, before) in pairwise(since):
         assert raised(before, now, git("ls-tree", "-r", "--name-only", commit, "tests").split()) == []
 
 

@@ -112,9 +112,11 @@ class World:
         tracer: Tracer | None = None,
         *,
         media: Media | None = None,
+        opened: Callable[[str], Awaitable[Store]] = open_store,
     ) -> None:
         self.url = url
         self._media = media
+        self._opened = opened
         self._tracer = tracer
         self._agent = agent
         self.platforms: Mapping[str, Platform] = {each.name: each for each in platforms}
@@ -137,7 +139,7 @@ class World:
 
     async def start(self) -> Report:
         """Open the database and start."""
-        self._store = await open_store(self.url)
+        self._store = await self._opened(self.url)
         self._gateway = Gateway(
             self._store, self._agent, self.platforms, self.clock, self._settings, self._tracer, media=self._media
         )

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from everturn.agent.interface import Agent, Answer, TurnContext
+from everturn.clock import Clock
 from everturn.gateway.parts import Settings
 from everturn.media import Media
 from everturn.model import Json
@@ -20,6 +21,8 @@ from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
 from everturn.platform.v1 import V1Platform
 from everturn.platform.web import WebPlatform
+from everturn.store.interface import Store
+from everturn.store.open import open_store
 from everturn.testing import World
 from everturn.web.conversations import About
 from everturn.web.files import Files
@@ -194,12 +197,15 @@ async def running(
     door: Door = Door(),  # noqa: B008  frozen
     file_bytes: int = 1000,
     others: Sequence[Platform] = (),
+    clock: Clock | None = None,
+    opened: Callable[[str], Awaitable[Store]] = open_store,
 ) -> AsyncIterator[Web]:
     """Everything started on a home or a store's address; stopped in order afterwards. The same place again continues."""
     api, page, programs, desk = ApiPlatform(), WebPlatform(), V1Platform(), Desk()
     url = where if isinstance(where, str) else f"sqlite:///{where / 'everturn.db'}"
     files = (where if isinstance(where, Path) else Path(tempfile.mkdtemp())) / "files"
-    async with World(url, agent or Echo(), [api, page, programs, *others], settings=settings) as world:
+    every: list[Platform] = [api, page, programs, *others]
+    async with World(url, agent or Echo(), every, clock, settings, opened=opened) as world:
         parts = world.gateway.parts
         app = make_app(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
