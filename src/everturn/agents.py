@@ -77,6 +77,8 @@ class Agents:
 
     def __init__(self, config: Config, given: Given) -> None:
         self._configs: dict[str, AgentConfig] = {MAIN: config.agent, **config.agents}
+        # What is in this process and not ours; whether there is a local model makes no difference to that.
+        self._foreign = {name for name, each in self._configs.items() if kind_of(each, lambda: None) == "python"}
         self._given = given
         self._made: dict[tuple[str, str], Agent] = {}
 
@@ -94,6 +96,12 @@ class Agents:
     async def run(self, turn: TurnContext) -> Answer:
         """Answer a turn with its agent. Raises Unanswerable when there is none of that name any more."""
         return await self.of(turn.key, turn.source).run(turn)
+
+    def marks_calls(self, key: str) -> bool:
+        """Whether a death before `turn.calling()` is not the agent's doing. Foreign code in this process may end it on any
+        line; a program or an endpoint runs elsewhere, and our side of it marks each request.
+        """
+        return not self._foreign or agent_of(key) not in self._foreign
 
     def sees(self, turn: TurnContext) -> bool:
         """Whether the turn's agent is given pictures."""

@@ -208,6 +208,7 @@ class Values:
     resume: str = "auto"
     fresh_s: float = 3600.0
     stuck_after: int = 3
+    counts: bool = False  # the agent's code has control once a turn begins
     burst_s: float = 0.0
     collect_s: float = 2.0
 
@@ -229,6 +230,7 @@ class Values:
             delivery=self.delivery,
             stuck_after=self.stuck_after,
             suspects=suspects,
+            counts=self.counts,
             burst_s=self.burst_s,
             collect_s=self.collect_s,
         )

@@ -62,6 +62,21 @@ async def test_a_turn_without_a_model_call_goes_back_without_mark_or_count(life:
     assert await life.look("SELECT count(*) FROM message") == [(1,)]
 
 
+async def test_a_death_counts_from_the_beginning_where_the_agents_code_is_not_ours(life: Life) -> None:
+    theirs = replace(life, counts=True)
+    begun = await theirs.begun()
+    ends = [await theirs.die()]
+    again = [await theirs.began()]
+    ends.append(await theirs.die())
+    again.append(await theirs.began())
+    ends.append(await theirs.die())
+    assert [each.verdict for end in ends for each in end] == [Verdict.COUNT, Verdict.COUNT, Verdict.SUSPEND]
+    assert [(each.called, each.note is not None) for each in (begun, *again)] == [
+        (True, False), (True, True), (True, True),
+    ]  # fmt: skip
+    assert isinstance((await life.entry()).state, Suspended)
+
+
 async def test_a_turn_that_was_cut_off_is_marked_counted_and_goes_on(life: Life) -> None:
     """The same session, the same turn, from its last committed step."""
     begun = await life.called()

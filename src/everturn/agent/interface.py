@@ -122,7 +122,7 @@ class TurnContext(Protocol):
         ...
 
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
-        """Say that a model is about to be called; from now on a death is an interruption.
+        """Say that a model is about to be called; from now on at the latest a death is an interruption.
 
         With a plan it must be awaited: what the call may use is counted first. Raises Spent when a limit is reached.
         """
@@ -171,6 +171,15 @@ class CanDescribe(Protocol):
 
     async def describe(self, turn: TurnContext, question: str) -> str:
         """What a model says to a question that names a picture, shown to nobody and in no transcript; empty: nothing."""
+        ...
+
+
+@runtime_checkable
+class MarksCalls(Protocol):
+    """An agent whose code is known to do nothing that may end the process before it calls `turn.calling()`."""
+
+    def marks_calls(self, key: str) -> bool:
+        """Whether that holds for this session key. If not, a death counts as soon as the agent has control."""
         ...
 
 

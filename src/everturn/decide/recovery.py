@@ -16,7 +16,7 @@ class CutOff:
     turn: int
     key: str
     unclean_ends: int
-    called: bool  # a model call or an effect was begun
+    called: bool  # a model call or an effect was begun, or code that is not ours was given control
     proven: bool  # it committed a step, or lived for the calm time, since it was a suspect
     attempt: int
     progressed: bool  # it committed a step in this attempt

@@ -24,7 +24,7 @@ class Attempt:
         self.begun = begun
         self.spoke = spoke  # something is owed to the people of this key: deliver it
         self.suspect = is_suspect(begun.unclean_ends, parts.settings.stuck_after)
-        self.called = False  # a model was called: an end is an interruption
+        self.called = begun.called  # an end is an interruption: a model was called, or the agent is not ours
         self.seq = begun.seq
         self.waiting = begun.waiting  # messages and commands behind it, as the last commit saw
         self.called_on = False  # somebody wrote since it last looked

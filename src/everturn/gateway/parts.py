@@ -187,7 +187,7 @@ class Parts:
         readable = isinstance(sender, CanReadBack)
         return when_uncertain(surety, self.settings.on_doubt_for(platform), readable=readable)
 
-    def start(self, platform: str, chat_type: str, *, suspects: bool = True) -> Start:
+    def start(self, platform: str, chat_type: str, *, counts: bool, suspects: bool = True) -> Start:
         """Everything the beginning of a turn may need, with fresh ids."""
         settings, ids, delivery = self.settings, self.ids, self.delivery(platform)
         return Start(
@@ -202,6 +202,7 @@ class Parts:
             delivery=delivery,
             stuck_after=settings.stuck_after,
             suspects=suspects,
+            counts=counts,
             isolation=settings.isolation,
             # Programs that post know each message by its id: theirs are answered one by one.
             burst_s=0.0 if delivery.by_event else settings.burst_s,

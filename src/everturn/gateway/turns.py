@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 
 from everturn import points
-from everturn.agent.interface import Agent
+from everturn.agent.interface import Agent, MarksCalls
 from everturn.decide.keys import origin_of
 from everturn.decide.recovery import is_suspect
 from everturn.gateway.asking import Questions
@@ -31,6 +31,11 @@ log = structlog.get_logger()
 SETTLE_S = 2.0
 
 
+def _never(_key: str) -> bool:
+    """An agent that does not say that it marks its calls."""
+    return False
+
+
 class Turns:
     """The turns of this process, and the slots they take."""
 
@@ -38,6 +43,7 @@ class Turns:
         self._parts = parts
         self._outbox = outbox
         self._runner = Runner(parts, agent, outbox)
+        self._marks_calls = agent.marks_calls if isinstance(agent, MarksCalls) else _never
         self._questions = Questions(parts, outbox)
         self._lanes = Lanes(parts.settings.running_turns)
         self._slots = Slots(parts.settings.running_turns)
@@ -61,7 +67,7 @@ class Turns:
         if self._slots.has(key) or self._lanes.waits(key) or not self._open or self._slots.free() <= 0:
             return None
         self._slots.take(key, resumes=False)
-        return self._parts.start(source.platform, source.chat_type)
+        return self._parts.start(source.platform, source.chat_type, counts=not self._marks_calls(key))
 
     def launch(self, begun: Begun) -> None:
         """Run a turn that is ours."""
@@ -166,7 +172,8 @@ class Turns:
     def _claim(self, key: str, resumes: bool) -> None:  # noqa: FBT001  as it was picked
         """Take the key in the database. What follows is a callback: nobody can be cancelled between claim and launch."""
         self._slots.take(key, resumes=resumes)
-        start = self._parts.start(*origin_of(key), suspects=self._lanes.watches(key))
+        counts = not self._marks_calls(key)
+        start = self._parts.start(*origin_of(key), counts=counts, suspects=self._lanes.watches(key))
         claim = self._parts.store.run(begin_next, key, start)
         claim.add_done_callback(partial(self._claimed, key))
 

@@ -37,8 +37,8 @@ from everturn.store.operations.transcripts import open_tail, written
 from everturn.store.operations.turn_values import Begun, Carried, Later, NotYet, Start, Waiting, Waits
 
 ADD_TURN = (
-    "INSERT INTO turn (id, key, session_id, state, attempt, instance, note, started_at, attempt_at, first_seq)"
-    " VALUES ($1, $2, $3, 'running', 1, $4, $5, $6, $6, $7)"
+    "INSERT INTO turn (id, key, session_id, state, attempt, instance, note, started_at, attempt_at, first_seq, called)"
+    " VALUES ($1, $2, $3, 'running', 1, $4, $5, $6, $6, $7, $8)"
 )
 TAKE_KEY = (
     "UPDATE entry SET holder=$2, turn=$3, fence=$4, seq=$5, active_at=$6, event_seq=$7, origin=$8, waiting=waiting-$9"
@@ -207,9 +207,19 @@ def start_turn(entry: SessionEntry, rows: Sequence[Waiting], start: Start, facts
         unclean_ends=entry.unclean_ends,
         model=entry.model,
         spoke=spoke,
+        called=start.counts,
     )
-    kind = note.kind if note else None
-    yield sql(ADD_TURN, begun.turn, entry.key, begun.session_id, start.instance, kind, start.at, begun.first_seq)
+    yield sql(
+        ADD_TURN,
+        begun.turn,
+        entry.key,
+        begun.session_id,
+        start.instance,
+        note.kind if note else None,
+        start.at,
+        begun.first_seq,
+        int(start.counts),
+    )
     return (yield from _take(entry, begun, rows, start, facts))
 
 
@@ -300,16 +310,18 @@ def _resume(entry: SessionEntry, joining: Sequence[Waiting], start: Start, facts
     waited = yield sql("SELECT 1 FROM turn WHERE id=$1 AND state='waiting'", entry.turn)
     note = None if waited else (yield from _note(entry, start, None))  # who waited was not cut off
     rows = yield sql(
-        "UPDATE turn SET state='running', attempt=attempt+1, instance=$2, attempt_at=$3, verdict=NULL, note=$4"
+        "UPDATE turn SET state='running', attempt=attempt+1, instance=$2, attempt_at=$3, verdict=NULL, note=$4,"
+        " called=CASE WHEN $5=1 THEN attempt+1 ELSE called END"
         " WHERE id=$1 AND state IN ('interrupted','waiting') RETURNING attempt, session_id, first_seq",
         entry.turn,
         start.instance,
         start.at,
         note.kind if note else None,
+        int(start.counts),
     )
     attempt, session_id, first_seq = rows[0]
     begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
-    begun = replace(begun, fence=entry.fence + 1)
+    begun = replace(begun, fence=entry.fence + 1, called=start.counts)
     if not joining:
         return (yield from _hold(entry, begun, (), start, facts))
     return (yield from _take(entry, begun, joining, start, facts))
@@ -364,17 +376,17 @@ def with_settled(begun: Begun, settled: Mapping[int, Settled], carried: Sequence
 def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
     """The turn that an earlier run of this very operation began."""
     rows = yield sql(
-        "SELECT attempt, session_id, first_seq, note FROM turn WHERE id=$1 AND state='running'", entry.turn
+        "SELECT attempt, session_id, first_seq, note, called FROM turn WHERE id=$1 AND state='running'", entry.turn
     )
     if not rows:
         return None
-    attempt, session_id, first_seq, kind = rows[0]
+    attempt, session_id, first_seq, kind, called = rows[0]
     reset_reason = kind.removeprefix("reset:") if kind and kind.startswith("reset:") else None
     note = (yield from _note(entry, start, reset_reason)) if kind else None
     begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
     events = yield from events_of(entry.key, start.at)
     spoke = reset_reason is not None or bool((yield sql(TOLD, entry.key, start.at)))
-    return replace(begun, events=events, spoke=spoke)
+    return replace(begun, events=events, spoke=spoke, called=called == attempt)
 
 
 def begun_again(key: str, start: Start) -> Op[Begun | None]:

@@ -27,6 +27,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Delivery
     stuck_after: int = 0
     suspects: bool = True  # whether a suspect may begin now
+    counts: bool = False  # the agent's code gets control with this commit: a death from now on is an interruption
     isolation: Isolation = Isolation()
     burst_s: float = 0.0  # messages of one author this close together begin one turn
     collect_s: float = 0.0  # how long it must be quiet before collected messages begin their turn
@@ -86,6 +87,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     also: tuple[str, ...] = ()  # the platform's ids of its messages but the last, which is its source
     waiting: int = 0  # how many messages and commands wait behind it
     carried: tuple[Carried, ...] = ()  # its messages that came with files
+    called: bool = False  # a death is an interruption from the beginning
 
     @property
     def person(self) -> str | None:

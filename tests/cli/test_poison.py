@@ -1,0 +1,31 @@
+"""A message that ends the process as soon as an agent of somebody else's has it: its conversation is suspended, nobody waits."""
+
+from pathlib import Path
+
+from tests.cli.outside import answered, call, ended, post
+from tests.cli.program import GatewayProgram
+
+# As people write one: it never says that it calls a model.
+AGENT = """
+import os
+
+async def answer(turn):
+    if turn.words == "poison":
+        os._exit(11)
+    return f"You said: {turn.words}"
+"""
+OWN = {"EVERTURN_AGENT_KIND": "python", "EVERTURN_AGENT_OBJECT": "poisoned:answer"}
+
+
+async def test_a_conversation_that_ends_the_process_is_suspended_and_the_others_are_answered(tmp_path: Path) -> None:
+    (tmp_path / "poisoned.py").write_text(AGENT)
+    with GatewayProgram(tmp_path, "--supervise", **OWN) as gateway:
+        gateway.ready()
+        post(tmp_path, "ann", "fatal", "poison")
+        gateway.ready(times=4)
+        assert ended(tmp_path, "fatal") == "suspended"
+        assert await answered(tmp_path, "bob", "1", "hello") == "You said: hello"
+        (notice,) = call(tmp_path, "/control/explain/fatal")["messages"][0]["replies"]
+    assert (notice["kind"], notice["state"]) == ("notice", "sent")
+    assert gateway.output.count("ended unexpectedly (exit code 11)") == 3
+    assert "again in 0.8 s" in gateway.output  # the last and longest pause
