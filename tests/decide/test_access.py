@@ -2,7 +2,18 @@
 
 import pytest
 
-from everturn.decide.access import OWNER, Place, Scope, granted, is_open, is_page, needed, own_host, own_origin
+from everturn.decide.access import (
+    OWNER,
+    Place,
+    Scope,
+    granted,
+    is_open,
+    is_page,
+    needed,
+    network_of,
+    own_host,
+    own_origin,
+)
 
 HERE = Place("127.0.0.1", "")
 PUBLIC = Place("127.0.0.1", "https://chat.example.org")
@@ -115,3 +126,24 @@ def test_what_changes_something_comes_from_our_own_page(
 
 def test_https_is_known_by_the_public_address() -> None:
     assert (PUBLIC.secure, HERE.secure, PUBLIC.origin, HERE.origin) == (True, False, "https://chat.example.org", "")
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::6", "2001:db8:1:2::/64"),
+        ("2001:db8::1", "2001:db8::/64"),
+        ("2001:db8::ffff:1:2:3", "2001:db8::/64"),
+        ("2001:db8:0:1::1", "2001:db8:0:1::/64"),
+        ("::1", "::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("fe80::2%eth1", "fe80::/64"),
+        ("testclient", "testclient"),
+        ("", ""),
+    ],
+)
+def test_an_ipv6_client_counts_by_its_network_however_its_zeros_are_written(host: str, network: str) -> None:
+    assert network_of(host) == network

@@ -133,6 +133,19 @@ def own_origin(origin: str | None, fetch_site: str | None, host: str | None, pla
     return parts.scheme in {"http", "https"} and bool(host) and parts.netloc == (host or "").lower()
 
 
+def network_of(host: str) -> str:
+    """What counts as one client's address: an IPv4 address, or the /64 of an IPv6 one, which a single client may use all of."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 4:
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return f"{ipaddress.IPv6Address(int(address) >> 64 << 64)}/64"
+
+
 def _name_of(header: str) -> str | None:
     """The host in a Host header, without its port; None when it is none."""
     try:

@@ -13,7 +13,19 @@ from starlette.types import Scope as Request
 
 from everturn.clock import Clock
 from everturn.decide import web_words
-from everturn.decide.access import OWNER, SAFE, Place, Scope, granted, is_open, is_page, needed, own_host, own_origin
+from everturn.decide.access import (
+    OWNER,
+    SAFE,
+    Place,
+    Scope,
+    granted,
+    is_open,
+    is_page,
+    needed,
+    network_of,
+    own_host,
+    own_origin,
+)
 from everturn.store.interface import Store
 from everturn.store.operations.access import find_key, is_visit, key_used
 from everturn.web.answers import Header, Reply, refusal, retry_after
@@ -176,8 +188,7 @@ class Access:
 
 def address_of(scope: Request) -> str:
     """The address a request comes from; an IPv6 network counts as one."""
-    host = str(scope["client"][0]) if scope.get("client") else ""
-    return ":".join(host.split(":")[:4]) if ":" in host else host
+    return network_of(str(scope["client"][0])) if scope.get("client") else ""
 
 
 def cookie_of(scope: Request, name: str) -> str | None:
