@@ -20,7 +20,7 @@ from everturn.agent.interface import TurnContext
 from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
 from everturn.config import Loaded
-from everturn.front import door_of, invite, media_of, page_of, programs_of
+from everturn.front import bounds_of, door_of, invite, media_of, page_of, programs_of
 from everturn.gateway.directory import Channels
 from everturn.gateway.lifecycle import Gateway, Stop
 from everturn.gateway.parts import Settings
@@ -190,7 +190,7 @@ class Process:
             meters=gateway.parts.observing.meters,
             operations=Operations(operator=gateway.operator, moves=gateway.parts.hub.changes, people=gateway.people),
         )
-        serving = await serve_http(app, server.host, server.port)
+        serving = await serve_http(app, server.host, server.port, bounds=bounds_of(server))
         self._url = serving.url
         self._lock.update(serving.url)
         log.info("ready", address=serving.url, home=str(self._home.path), version=__version__)

@@ -17,6 +17,7 @@ from everturn.settings import MAIN, Config, ServerConfig
 from everturn.web.app import WebApp
 from everturn.web.conversations import About
 from everturn.web.files import Files
+from everturn.web.limits import Bounds
 from everturn.web.messages import BYTES_PER_CHAR, ROOM_FOR_THE_REST
 from everturn.web.server import Door, Page
 from everturn.web.v1.endpoints import V1Parts
@@ -58,6 +59,11 @@ def programs_of(platform: V1Platform, config: Config) -> V1Parts:
 def door_of(server: ServerConfig) -> Door:
     """Where we are reached, and how often one may knock."""
     return Door(place=Place(server.host, server.public_url), per_minute=server.requests_per_minute)
+
+
+def bounds_of(server: ServerConfig) -> Bounds:
+    """How much clients without a credential may hold."""
+    return Bounds(of_address=server.connections_per_address)
 
 
 async def invite(app: WebApp, server: ServerConfig, url: str, *, again: bool) -> None:

@@ -26,8 +26,9 @@ from everturn.store.open import open_store
 from everturn.testing import World
 from everturn.web.conversations import About
 from everturn.web.files import Files
+from everturn.web.limits import Bounds
 from everturn.web.messages import Accept
-from everturn.web.server import MOST_CONNECTIONS, PATIENCE_S, Door, Operations, Page, Serving, make_app, serve
+from everturn.web.server import PATIENCE_S, Door, Operations, Page, Serving, make_app, serve
 from everturn.web.v1.endpoints import V1Parts
 from tests.waiting import WAIT_S, within
 
@@ -193,7 +194,7 @@ async def running(
     accept: Accept | None = None,
     heartbeat_s: float = 15.0,
     patience_s: float = PATIENCE_S,
-    most_connections: int = MOST_CONNECTIONS,
+    bounds: Bounds = Bounds(),  # noqa: B008  frozen
     door: Door = Door(),  # noqa: B008  frozen
     file_bytes: int = 1000,
     others: Sequence[Platform] = (),
@@ -217,7 +218,7 @@ async def running(
             page=Page(chats=page, files=Files(Media(files, file_bytes, 3 * file_bytes)), about=About(version="test")),
             programs=V1Parts(clients=programs, models=("main", "other"), most_body=settings.message_chars * 12 + 65_536),
         )  # fmt: skip
-        serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s, most_connections=most_connections)
+        serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s, bounds=bounds)
         try:
             async with httpx.AsyncClient(base_url=serving.url, headers=AUTHORIZED, **PLAIN) as client:
                 web = Web(world, serving, desk, client)

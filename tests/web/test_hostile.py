@@ -13,6 +13,7 @@ import pytest
 from everturn.gateway.hub import BACKLOG, Resync, Watch
 from everturn.model import Delta, Event
 from everturn.web.connection import STALLED_S, Connection
+from everturn.web.limits import Bounds
 from everturn.web.room import UNHEARD_MS
 from everturn.web.server import PATIENCE_S
 from tests.waiting import WAIT_S, poll, within
@@ -165,7 +166,7 @@ async def test_an_address_that_is_far_too_long_gets_a_short_answer(shared: Web, 
 
 
 async def test_more_connections_than_there_is_room_for_are_told_so_and_those_there_are_go_on(tmp_path: Path) -> None:
-    async with running(tmp_path, most_connections=2) as web, web.events("alice") as watcher:
+    async with running(tmp_path, bounds=Bounds(connections=2)) as web, web.events("alice") as watcher:
         await web.post("alice", "m1", "hello")
         assert (await watcher.until("reply"))[-1].data["text"] == "echo: hello"
         answer = await sent(web, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")

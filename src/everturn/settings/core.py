@@ -228,3 +228,9 @@ class ServerConfig:
         "How many requests one access key, or one address without a key, may make in a minute. 0: no limit.",
         between=(0, 1_000_000),
     )
+    connections_per_address: int = setting(
+        1024,
+        "How many connections of one address may be open that have shown no valid key, token or cookie; with one more, the"
+        " oldest is closed. 0: no limit.",
+        between=(0, 100_000),
+    )

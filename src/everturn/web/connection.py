@@ -13,11 +13,18 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from everturn import points
+from everturn.decide.access import network_of
 from everturn.decide.web_words import NO_ROOM
+from everturn.web.access import visitor_of
 from everturn.web.answers import RETRY_AFTER_S, Header, answer, refusal, retry_after
 from everturn.web.app import WebApp
+from everturn.web.limits import Bounds, Shared
 
 MOST_HEAD = 65_536
+MOST_LINES = 100
+LINE_BYTES = 160  # what a header line costs in memory beside its bytes
+MOST_PIPELINED = 32
+PART = 16_384  # the parser gets no more at once, so that sizes are known this exactly
 STALLED_S = 60.0
 SLOWEST = 50_000  # bytes a second: who sends a large body faster than this is given the time it takes
 CLOSE: Header = (b"connection", b"close")
@@ -41,6 +48,10 @@ class Quick(RequestResponseCycle):
         self.disconnected = self.response_started = self.response_complete = False
 
 
+class Stop(Exception):
+    """Raised in a callback of the parser to end it; uvicorn then calls `send_400_response`."""
+
+
 class Connection(HttpToolsProtocol):
     """uvicorn's connection, with the limits it lacks and a short way for posted messages.
 
@@ -49,49 +60,84 @@ class Connection(HttpToolsProtocol):
 
     awaited_since: float | None = None  # a request is awaited or has come in part
     stalled_since: float | None = None  # the client does not read what it was sent
-    in_head = True
+    in_fields = True  # what comes belongs to a head, or to the trailers of a chunked body
     in_body = False
-    head_bytes = 0
+    field_bytes = 0  # of an unfinished head or of unfinished trailers
     body_bytes = 0
+    crowded = False  # there was no room for it
+    ending = False  # what the client still sends is not read
+    stopped: tuple[int, str] | None = None  # why the parser was ended
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that says nothing is not kept for ever."""
         super().connection_made(transport)
         self.awaited_since = self.loop.time()
-        self.most, self.limit_concurrency = self.limit_concurrency, None  # refused in our own words
-        if self.most is not None and len(self.connections) > self.most + ABOVE:
+        self.shared = cast("Shared", self.server_state)
+        self.address = network_of(self.client[0]) if self.client else ""
+        self.crowded = not self.shared.enter(self)
+        if self.crowded and len(self.connections) > self.shared.bounds.connections + ABOVE:
             transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It counts no longer."""
+        super().connection_lost(exc)
+        self.shared.leave(self)
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; what is not a whole head yet counts against the limit."""
-        if self.awaited_since is None:
+        if self.awaited_since is None and not self.ending:
             self.awaited_since = self.loop.time()
-        super().data_received(data)
-        if self.in_head:
-            self.head_bytes += len(data)
-            if self.head_bytes > MOST_HEAD:
-                self._give_up(431, f"the request's head is larger than {MOST_HEAD} bytes")
+        for part in (data,) if len(data) <= PART else _parts(data):
+            if self.ending or self.transport.is_closing():
+                return
+            super().data_received(part)
+            if self.in_fields:
+                self._count(len(part))
 
     def on_message_begin(self) -> None:
         """A head begins."""
-        self.in_head, self.head_bytes, self.body_bytes = True, 0, 0
+        if len(self.pipeline) >= MOST_PIPELINED:
+            self.ending, self.cycle.keep_alive = True, False  # those before are answered; the last answer says so
+            raise Stop
+        if self.field_bytes:
+            self._release()
+        self.in_fields, self.body_bytes = True, 0
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A line of the head; trailers are dropped."""
+        if self.in_body:
+            return
+        if len(self.headers) >= MOST_LINES:
+            self.stopped = 431, f"the request has more than {MOST_LINES} header lines"
+            raise Stop
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        self.in_head, self.in_body = False, True
-        crowded = self.most is not None and len(self.connections) > self.most
-        chat = None if crowded else self._shortcut()
+        if self.field_bytes:
+            self._release()
+        self.in_fields, self.in_body = False, True
+        chat = None if self.crowded else _shortcut(self)
         if chat is None:
             app = self.app
-            self.app = no_room if crowded else app
+            self.app = no_room if self.crowded else app
             super().on_headers_complete()
             self.app = app
         else:
             self.cycle = Quick(chat)
 
+    def on_chunk_header(self) -> None:
+        """A chunk follows, or the trailers, which the parser holds line by line."""
+        if self.field_bytes:
+            self._release()
+        self.in_fields = True
+
     def on_body(self, body: bytes) -> None:
         """A part of the body; that of an ordinary message is as small as was announced."""
+        if self.field_bytes:
+            self._release()
+        self.in_fields = False
         self.body_bytes += len(body)
         if isinstance(self.cycle, Quick):
             self.cycle.body += body
@@ -100,10 +146,12 @@ class Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is whole; from now on the client waits for us."""
-        self.awaited_since, self.in_body = None, False
+        if self.field_bytes:
+            self._release()
+        self.awaited_since, self.in_fields, self.in_body = None, False, False
         if isinstance(self.cycle, Quick):
             self.cycle.more_body = False
-            task = self.loop.create_task(self._answer(self.app, self.cycle))
+            task = self.loop.create_task(_answer(self, self.app, self.cycle))
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
         else:
@@ -120,46 +168,41 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """What is not HTTP is refused like everything else."""
-        self._give_up(400, msg.removesuffix(".").lower())
+        """What is not HTTP is refused like everything else. (uvicorn calls this whenever the parser ended.)"""
+        if not self.ending:
+            self._give_up(*self.stopped or (400, msg.removesuffix(".").lower()))
+
+    def authenticated(self) -> bool:
+        """Whether its latest request showed a valid credential."""
+        cycle = cast("RequestResponseCycle | None", self.cycle)
+        return isinstance(cycle, Quick) or (cycle is not None and visitor_of(cast("Scope", cycle.scope)) is not None)
+
+    def give_way(self) -> None:
+        """End, so that another has room."""
+        self._give_up(503, NO_ROOM)
 
     def look(self, now: float, patience_s: float) -> None:
-        """Let go of a client that keeps us waiting."""
+        """Let go of a client that keeps us waiting. A large body has more time; not one whose answer is out already: nobody reads it."""
+        allowed_s = 0.0 if self._answered_early() else self.body_bytes / SLOWEST
         if self.stalled_since is not None and now - self.stalled_since > STALLED_S:
             self.transport.abort()
-        elif self.awaited_since is not None and now - self.awaited_since > patience_s + self._allowance_s():
+        elif self.awaited_since is not None and now - self.awaited_since > patience_s + allowed_s:
             self._give_up(408, f"the request did not arrive within {patience_s:g} s")
 
-    def _allowance_s(self) -> float:
-        """More time for a large body; none for one whose answer is out already: nobody reads it."""
-        return 0.0 if self._answered_early() else self.body_bytes / SLOWEST
+    def _count(self, size: int) -> None:
+        """An unfinished head or trailer has grown."""
+        self.field_bytes += size
+        if self.field_bytes > MOST_HEAD:
+            self._give_up(431, f"the request's head, or its trailers, are larger than {MOST_HEAD} bytes")
+        else:
+            self.shared.hold(self, self.field_bytes + LINE_BYTES * len(self.headers or ()))
+
+    def _release(self) -> None:
+        self.field_bytes = 0
+        self.shared.release(self)
 
     def _answered_early(self) -> bool:
         return self.in_body and self.cycle.response_complete
-
-    def _shortcut(self) -> bytes | None:
-        """The chat, if this head can be answered the short way."""
-        parser, before = self.parser, cast("RequestResponseCycle | None", self.cycle)
-        if not isinstance(self.app, WebApp) or not (before is None or before.response_complete):
-            return None
-        if self.expect_100_continue or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
-            return None
-        if not parser.should_keep_alive() or parser.should_upgrade():
-            return None
-        return self.app.shortcut(self.url, self.headers)
-
-    async def _answer(self, app: WebApp, cycle: Quick) -> None:
-        reply = await app.post(cycle.chat, bytes(cycle.body))
-        cycle.response_started = cycle.response_complete = True
-        if cycle.disconnected:
-            return
-        closing = () if cycle.keep_alive else (CLOSE,)
-        self.transport.write(reply.wire(*self.server_state.default_headers, *closing))
-        if reply.status < 300:
-            points.reached("inbox.acknowledged")
-        if closing:
-            self.transport.close()
-        self.on_response_complete()
 
     def _give_up(self, status: int, why: str) -> None:
         """Answer if nothing was answered yet, then close."""
@@ -170,16 +213,48 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
             return
         cycle = cast("RequestResponseCycle | None", self.cycle)
-        if cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started):
+        first = not self.pipeline  # else an earlier request would be given this answer
+        if first and (cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started)):
             self.transport.write(refusal(status, why).wire(*self.server_state.default_headers, CLOSE))
         self.transport.close()
+
+
+def _shortcut(connection: Connection) -> bytes | None:
+    """The chat, if the head that just came can be answered the short way."""
+    parser, before = connection.parser, cast("RequestResponseCycle | None", connection.cycle)
+    if not isinstance(connection.app, WebApp) or not (before is None or before.response_complete):
+        return None
+    if connection.expect_100_continue or parser.get_method() != b"POST" or parser.get_http_version() != "1.1":
+        return None
+    if not parser.should_keep_alive() or parser.should_upgrade():
+        return None
+    return connection.app.shortcut(connection.url, connection.headers)
+
+
+async def _answer(connection: Connection, app: WebApp, cycle: Quick) -> None:
+    reply = await app.post(cycle.chat, bytes(cycle.body))
+    cycle.response_started = cycle.response_complete = True
+    if cycle.disconnected:
+        return
+    closing = () if cycle.keep_alive else (CLOSE,)
+    connection.transport.write(reply.wire(*connection.server_state.default_headers, *closing))
+    if reply.status < 300:
+        points.reached("inbox.acknowledged")
+    if closing:
+        connection.transport.close()
+    connection.on_response_complete()
+
+
+def _parts(data: bytes) -> Iterator[bytes]:
+    return (data[at : at + PART] for at in range(0, len(data), PART))
 
 
 class Server(uvicorn.Server):
     """uvicorn's server without its signal handlers: stopping is the gateway's business."""
 
-    def __init__(self, config: uvicorn.Config, patience_s: float) -> None:
+    def __init__(self, config: uvicorn.Config, patience_s: float, bounds: Bounds) -> None:
         super().__init__(config)
+        self.server_state = Shared(bounds)
         self.ready = asyncio.Event()
         self._patience_s = patience_s
 

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import uvicorn
@@ -31,6 +31,7 @@ from everturn.web.files import Files
 from everturn.web.headers import headers
 from everturn.web.hooks import Hooks
 from everturn.web.keys import Keys
+from everturn.web.limits import MOST_CONNECTIONS, Bounds
 from everturn.web.messages import Accept, Chats, Messages
 from everturn.web.metrics import Metrics
 from everturn.web.openapi.endpoint import OpenApi
@@ -48,7 +49,6 @@ from everturn.web.visits import Visits
 HEARTBEAT_S = 15.0
 PATIENCE_S = 30.0
 KEEP_ALIVE_S = 75
-MOST_CONNECTIONS = 8_192
 END_WITHIN_S = 1
 
 
@@ -181,16 +181,21 @@ class Serving:
 
 
 async def serve(
-    app: WebApp, host: str, port: int, *, patience_s: float = PATIENCE_S, most_connections: int = MOST_CONNECTIONS
+    app: WebApp,
+    host: str,
+    port: int,
+    *,
+    patience_s: float = PATIENCE_S,
+    bounds: Bounds = Bounds(),  # noqa: B008  frozen
 ) -> Serving:
     """Listen; port 0 takes a free one. Returns when requests are answered."""
     listener = _listen(host, port)
     config = uvicorn.Config(
         app, http=Connection, ws="none", loop="none", lifespan="off", interface="asgi3", log_config=None,
         log_level="error", headers=headers(secure=app.access.place.secure), access_log=False, proxy_headers=False, server_header=False,
-        limit_concurrency=room_for(most_connections), timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=END_WITHIN_S,
+        timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=END_WITHIN_S,
     )  # fmt: skip
-    server = Server(config, patience_s)
+    server = Server(config, patience_s, replace(bounds, connections=room_for(bounds.connections)))
     running = asyncio.create_task(server.serve(sockets=[listener]))
     ready = asyncio.create_task(server.ready.wait())
     await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)

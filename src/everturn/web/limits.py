@@ -1,0 +1,106 @@
+"""Bounds on what clients may hold before they show a credential: connections of one address, and unfinished heads of all."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Protocol
+
+from uvicorn.server import ServerState
+
+MOST_CONNECTIONS = 8_192
+MOST_OF_ADDRESS = 1_024  # a program may reconnect all event streams of its key at once
+MOST_HELD = 16 * 1024 * 1024
+
+
+class Guarded(Protocol):
+    """A connection, as its bounds see it."""
+
+    @property
+    def address(self) -> str:
+        """The client's address, as it is counted."""
+        ...
+
+    def authenticated(self) -> bool:
+        """Whether its latest request showed a valid credential."""
+        ...
+
+    def give_way(self) -> None:
+        """End, so that another has room."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How much there may be at once."""
+
+    connections: int = MOST_CONNECTIONS
+    of_address: int = MOST_OF_ADDRESS  # connections without a credential; 0: no bound
+    held: int = MOST_HELD  # bytes of unfinished heads and trailers of all connections
+
+
+class Shared(ServerState):
+    """What all connections of a server share: uvicorn's state, and the bounds.
+
+    Where there is too much, the oldest gives way, not the newest. A client with a credential shows it at once and is counted no
+    longer, so nobody is kept out by those who wait.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__()
+        self.bounds = bounds
+        self._strangers: OrderedDict[Guarded, None] = OrderedDict()
+        self._by_address: dict[str, OrderedDict[Guarded, None]] = {}
+        self._heads: OrderedDict[Guarded, int] = OrderedDict()
+        self._held = 0
+
+    def enter(self, connection: Guarded) -> bool:
+        """Count a new connection, which uvicorn has in its own set already; whether there is room for it."""
+        same = self._by_address.get(connection.address, ())
+        if same and len(same) >= self.bounds.of_address > 0:
+            self._take_out(next(iter(same)))
+        room = len(self.connections) <= self.bounds.connections or self._make_room()
+        self._strangers[connection] = None
+        self._by_address.setdefault(connection.address, OrderedDict())[connection] = None
+        return room
+
+    def leave(self, connection: Guarded) -> None:
+        """A connection ended."""
+        self._forget(connection)
+        self.release(connection)
+
+    def hold(self, connection: Guarded, size: int) -> None:
+        """A connection has this much of an unfinished head."""
+        self._held += size - self._heads.get(connection, 0)
+        self._heads[connection] = size
+        while self._held > self.bounds.held:
+            oldest = next(iter(self._heads))
+            self.release(oldest)
+            oldest.give_way()
+
+    def release(self, connection: Guarded) -> None:
+        """Its head is whole, or it ended."""
+        self._held -= self._heads.pop(connection, 0)
+
+    def _make_room(self) -> bool:
+        """Let the oldest connection without a credential give way; False when every one has shown one."""
+        while self._strangers:
+            if self._take_out(next(iter(self._strangers))):
+                return True
+        return False
+
+    def _take_out(self, oldest: Guarded) -> bool:
+        """Count a connection no longer, and end it unless it has shown a credential; whether it ended."""
+        self._forget(oldest)
+        if oldest.authenticated():
+            return False
+        oldest.give_way()
+        return True
+
+    def _forget(self, connection: Guarded) -> None:
+        self._strangers.pop(connection, None)
+        same = self._by_address.get(connection.address)
+        if same is not None:
+            same.pop(connection, None)
+            if not same:
+                del self._by_address[connection.address]

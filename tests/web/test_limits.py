@@ -1,0 +1,185 @@
+"""What a client without a credential may hold: header lines, trailers, unfinished heads, connections, requests behind one another."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from everturn.model import Inbound
+from everturn.store.operations.inbox import Accepted
+from everturn.web.connection import LINE_BYTES, MOST_HEAD, MOST_LINES, MOST_PIPELINED, Connection
+from everturn.web.limits import Bounds
+from tests.waiting import WAIT_S, poll, within
+from tests.web.composition import SHARED, Web, running
+from tests.web.test_connection import HEAD, post, sent, statuses
+
+HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+LOGIN = b"POST /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+BODY = b'c\r\n{"code":"x"}\r\n0\r\n'
+WATCHING = HEAD.replace(b"POST /api/chats/alice/messages", b"GET /api/chats/alice/events") + b"\r\n"
+
+
+class Client:
+    """A client that sends what a test says, when it says so."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def answer(self, data: bytes) -> bytes:
+        """Send this; the first line that comes back, empty when the server closes."""
+        self.writer.write(data)
+        async with within(WAIT_S):
+            return await self.reader.readline()
+
+    async def rest(self) -> bytes:
+        """What comes until the server closes."""
+        async with within(WAIT_S):
+            return await self.reader.read()
+
+
+@contextlib.asynccontextmanager
+async def clients(web: Web, *sending: bytes) -> AsyncIterator[list[Client]]:
+    """One client after another; the next comes when the server has what the one before sent."""
+    made: list[Client] = []
+    try:
+        for data in sending:
+            made.append(Client(*await asyncio.open_connection("127.0.0.1", web.serving.port)))
+            made[-1].writer.write(data)
+            await arrived(web, made[-1], len(data))
+        yield made
+    finally:
+        for each in made:
+            each.writer.close()
+
+
+def server_sides(web: Web, client: Client) -> list[Connection]:
+    """The server's side of a client's connection; nothing before the server knows of it, or when it ended."""
+    name = client.writer.get_extra_info("sockname")
+    return [each for each in web.serving.server.open_connections() if each.client == name]
+
+
+async def arrived(web: Web, client: Client, size: int) -> None:
+    """Wait until the server has so much of a head or of trailers from this client."""
+
+    def received() -> list[int]:
+        return [each.field_bytes for each in server_sides(web, client)]
+
+    await poll(lambda: received() >= [size], seen=received)
+
+
+def lines(number: int) -> bytes:
+    return b"a: b\r\n" * number
+
+
+@SHARED
+async def test_more_header_lines_than_anybody_needs_are_refused(shared: Web) -> None:
+    head = b"GET /health HTTP/1.1\r\nConnection: close\r\n"
+    good, bad = [await sent(shared, head + lines(MOST_LINES - 1 + more) + b"\r\n") for more in (0, 1)]
+    assert (statuses(good), statuses(bad)) == ([b"200"], [b"431"])
+    assert b"more than 100 header lines" in bad
+
+
+@SHARED
+async def test_an_unfinished_head_with_too_many_lines_is_refused_before_it_is_whole(shared: Web) -> None:
+    assert statuses(await sent(shared, b"GET / HTTP/1.1\r\n" + lines(MOST_LINES + 2))) == [b"431"]
+
+
+@SHARED
+@pytest.mark.parametrize("trailers", [b"x: " + b"x" * MOST_HEAD, lines(MOST_HEAD)])
+async def test_endless_trailers_are_refused(shared: Web, trailers: bytes) -> None:
+    begun = LOGIN + BODY
+    async with clients(shared, begun) as (client,):
+        client.writer.write(trailers[: MOST_HEAD - len(begun)])
+        await arrived(shared, client, MOST_HEAD)
+        assert await client.answer(b"x") == b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+
+
+@SHARED
+async def test_endless_trailers_of_a_request_that_is_answered_end_the_connection(shared: Web) -> None:
+    refused = LOGIN.replace(b"/login", b"/control/stop").replace(b"Connection: close\r\n", b"")
+    async with clients(shared, b"") as (client,):
+        assert await client.answer(refused + BODY) == b"HTTP/1.1 401 Unauthorized\r\n"
+        client.writer.write(b"x: " + b"x" * (MOST_HEAD - len(refused + BODY) - 2))
+        assert (await client.rest()).endswith(b"}")
+
+
+@SHARED
+async def test_trailers_are_dropped(shared: Web) -> None:
+    trailers = lines(1_000)
+    async with clients(shared, LOGIN + BODY) as (client,):
+        client.writer.write(trailers)
+        await arrived(shared, client, len(LOGIN + BODY + trailers))
+        assert [len(each.headers) for each in server_sides(shared, client)] == [3]
+        assert await client.answer(b"\r\n") == b"HTTP/1.1 403 Forbidden\r\n"
+
+
+async def test_unfinished_heads_hold_little_together_and_the_oldest_gives_way(tmp_path: Path) -> None:
+    half = b"GET /health HTTP/1.1\r\nX: " + b"x" * 50_000
+    async with (
+        running(tmp_path, bounds=Bounds(held=3 * 50_100 + LINE_BYTES)) as web,
+        clients(web, *[half] * 4) as (oldest, *others),
+    ):
+        assert statuses(await oldest.rest()) == [b"503"]
+        assert [await each.answer(b"\r\n\r\n") for each in others] == [b"HTTP/1.1 200 OK\r\n"] * 3
+
+
+async def test_short_header_lines_count_for_what_they_cost(tmp_path: Path) -> None:
+    half = b"GET /health HTTP/1.1\r\n" + lines(90)
+    async with (
+        running(tmp_path, bounds=Bounds(held=3 * 90 * LINE_BYTES)) as web,
+        clients(web, half, half, half) as (oldest, *_),
+    ):
+        assert statuses(await oldest.rest()) == [b"503"]
+
+
+async def test_an_address_has_so_many_connections_without_a_credential_and_the_oldest_gives_way(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, bounds=Bounds(of_address=2)) as web,
+        clients(web, b"", b"G", b"") as (oldest, *others),
+    ):
+        assert statuses(await oldest.rest()) == [b"503"]
+        rest = HEALTH[1:], HEALTH
+        assert [await each.answer(end) for each, end in zip(others, rest, strict=True)] == [b"HTTP/1.1 200 OK\r\n"] * 2
+
+
+async def test_who_has_shown_a_credential_does_not_give_way(tmp_path: Path) -> None:
+    async with running(tmp_path, bounds=Bounds(of_address=2)) as web, clients(web, b"", b"") as known:
+        for client, request in zip(known, (WATCHING, post("m1")), strict=True):
+            assert (await client.answer(request)).split()[1] in {b"200", b"202"}
+        async with clients(web, b"", b"", b"") as (oldest, *_):
+            assert statuses(await oldest.rest()) == [b"503"]
+            await web.post("alice", "m2", "hello")
+            async with within(WAIT_S):
+                await known[0].reader.readuntil(b"echo: hello")
+            await known[1].reader.readuntil(b"}")
+            assert await known[1].answer(post("m1")) == b"HTTP/1.1 200 OK\r\n"
+
+
+async def test_the_owner_gets_in_though_strangers_fill_the_room(tmp_path: Path) -> None:
+    async with running(tmp_path, bounds=Bounds(connections=3)) as web, clients(web, *[b"GET"] * 3) as (oldest, *_):
+        assert (await web.post("alice", "m1", "hello")).status_code == 202
+        assert statuses(await oldest.rest()) == [b"503"]
+
+
+async def test_few_requests_wait_behind_one_another_and_those_are_answered(tmp_path: Path) -> None:
+    came, go = asyncio.Event(), asyncio.Event()
+
+    async def accept(inbound: Inbound) -> Accepted:
+        came.set()
+        await go.wait()
+        return await web.world.gateway.intake.accept(inbound)
+
+    async with running(tmp_path, accept=accept) as web:
+        answering = asyncio.create_task(sent(web, post("m1") + HEALTH * 3 * MOST_PIPELINED))
+        async with within(WAIT_S):
+            await came.wait()
+        (connection,) = web.serving.server.open_connections()
+        await poll(lambda: connection.ending, seen=lambda: len(connection.pipeline))
+        assert len(connection.pipeline) == MOST_PIPELINED
+        go.set()
+        answers = (await answering).split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"202"] + [b"200"] * MOST_PIPELINED
+    assert [b"connection: close" in answer for answer in answers] == [False] * MOST_PIPELINED + [True]
