@@ -13,7 +13,11 @@ import pytest
 
 from everturn.errors import StoreUnavailable, StoreUnusable
 from everturn.store.interface import Op, sql
+from everturn.store.migrations import SCHEMA, load
+from everturn.store.operations.telling import REPLY
 from everturn.store.sqlite import SQLiteStore
+from everturn.store.sqlite_file import SQLiteFile
+from everturn.store.sqlite_threads import texts
 from tests.store.engine_operations import (
     Gate,
     add_one,
@@ -363,3 +367,20 @@ async def test_damage_that_is_met_later_is_named_and_the_rest_goes_on(path: Path
             await store.run(add_one, "n")
         assert await store.run(put, 2, "x") == "x"
         assert "restore a backup" in (store.trouble() or "")
+
+
+def test_a_statement_is_prepared_once_whatever_is_bound(path: Path) -> None:
+    """SQLite asks the authorizer whenever it prepares. This one was prepared anew for each reply, which took longer than to run it."""
+    file, asked = SQLiteFile(path), list[int]()
+
+    def allow(action: int, *_: object) -> int:
+        asked.append(action)
+        return apsw.SQLITE_OK
+
+    with closing_now(file.prepare(load(SCHEMA / "sqlite"))), closing_now(file.writer()) as db:
+        db.authorizer = allow
+        for number in range(3):
+            before = len(asked)
+            reply = (number, "key", 1, "reply", "fake", "{}", "text", "owed", 1.0 + number, None, None, None, None)
+            db.execute(texts[REPLY], reply).fetchall()
+    assert len(asked) == before > 0

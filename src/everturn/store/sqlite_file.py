@@ -102,6 +102,9 @@ class SQLiteFile:
     def _connect(self, flags: int, name: str | None = None) -> apsw.Connection:
         db = apsw.Connection(name or str(self.path), flags=flags, vfs=self.vfs, statementcachesize=STATEMENTS)
         db.set_busy_timeout(BUSY_MS)
+        # A plan never depends on what is bound: else SQLite prepares a statement anew for each value of a parameter that a partial
+        # index might need.
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         db.pragma("temp_store", "memory")
         return db
 
