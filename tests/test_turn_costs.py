@@ -128,11 +128,13 @@ async def test_a_turn_by_telegram_costs_no_more_than_it_did(store_url: str) -> N
 
 def check(way: str, url: str, costs: Costs, meter: Meter) -> None:
     """Cheaper is a failure as well, until the number is written down: else the next change could spend what this one saved."""
-    allowed = recorded()[f"{way}-{url.partition(':')[0]}"]
+    name = f"{way}-{url.partition(':')[0]}"
+    allowed = recorded()[name]
     print(*meter.statements_of_last, *sorted(meter.functions_of_last.items()), sep="\n")  # noqa: T201  for who looks why
-    assert replace(costs, calls=0) == replace(allowed, calls=0), f"{COSTS.name} has other numbers"
-    assert costs.calls <= allowed.calls, f"so many more functions are called than {COSTS.name} allows"
-    assert costs.calls >= allowed.calls * WRITTEN_DOWN, f"it is cheaper now: write {costs.calls} into {COSTS.name}"
+    found = f"{name} costs {costs}; {COSTS.name} has {allowed}"
+    assert replace(costs, calls=0) == replace(allowed, calls=0), found
+    assert costs.calls <= allowed.calls, found
+    assert costs.calls >= allowed.calls * WRITTEN_DOWN, f"{found}: write it down"
 
 
 @pytest.mark.parametrize("off", ["typing", "streaming", "media"])

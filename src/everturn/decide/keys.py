@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from everturn.model import Inbound, SessionSource
 
+MOST_BYTES = 4  # that a character has
 INDEXED_BYTES = 2500  # a row of an index of PostgreSQL's has room for 2,704; SQLite does not mind
 _PLAIN = re.compile(r"[A-Za-z0-9_.~+-]+")
 
@@ -23,51 +25,58 @@ class Isolation:
     thread_sessions_per_user: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Lane:
-    slot: str
-    chat: str | None
-    thread: str | None
-    participant: str | None
+Lane = tuple[str, str | None, str | None, str | None]
+"""Its slot, chat, thread and participant."""
 
 
 def session_key(source: SessionSource, isolation: Isolation = Isolation(), agent: str = "main") -> str:  # noqa: B008
     """`agent:<agent>:<platform>[@account]:<slot>[:=scope][:chat][:thread][:@participant]`."""
-    lane = _lane(source, isolation)
+    slot, chat, thread, participant = _lane(source, isolation)
     account = f"@{_escape(source.account)}" if source.account else ""
-    parts = ["agent", _escape(agent), _escape(source.platform) + account, _escape(lane.slot)]
+    key = f"agent:{_escape(agent)}:{_escape(source.platform)}{account}:{_escape(slot)}"
     if source.platform == "slack" and source.scope_id:
-        parts.append(f"={_escape(source.scope_id)}")
-    if lane.chat or lane.thread:
-        parts.append(_escape(lane.chat or ""))
-    if lane.thread:
-        parts.append(_escape(lane.thread))
-    if lane.participant:
-        parts.append(f"@{_escape(lane.participant)}")
-    return ":".join(parts)
+        key += f":={_escape(source.scope_id)}"
+    if chat or thread:
+        key += f":{_escape(chat or '')}"
+    if thread:
+        key += f":{_escape(thread)}"
+    return f"{key}:@{_escape(participant)}" if participant else key
 
 
 def is_shared(source: SessionSource, isolation: Isolation) -> bool:
     """Whether several people speak in this lane, so that each message must name its sender."""
-    return source.chat_type != "dm" and _lane(source, isolation).participant is None
+    return source.chat_type != "dm" and _lane(source, isolation)[3] is None
 
 
-def _lane(source: SessionSource, isolation: Isolation) -> _Lane:
+def _lane(source: SessionSource, isolation: Isolation) -> Lane:
     thread = source.thread_id or source.prospective_thread_id or None
     chat = source.chat_id or None
     participant = source.user_id_alt or source.user_id or None
     if source.chat_type == "dm":
-        return _Lane("dm", chat, thread, None if chat else participant)
+        return "dm", chat, thread, None if chat else participant
     alone = isolation.group_sessions_per_user and (not thread or isolation.thread_sessions_per_user)
     # The message that opens a thread and those that follow in it share a lane.
     slot = "thread" if thread and not source.thread_id else source.chat_type
-    return _Lane(slot, chat, thread, participant if alone else None)
+    return slot, chat, thread, participant if alone else None
 
 
 def is_keepable(inbound: Inbound, key: str) -> bool:
     """Whether what a message is found by fits into the indexes: a stranger may have chosen some of it."""
     source = inbound.source
     place = (source.platform, source.account)
+    ids = (
+        *place,
+        key,
+        inbound.id,
+        inbound.album,
+        inbound.of,
+        source.chat_id,
+        source.thread_id,
+        source.user_id,
+        source.user_id_alt,
+    )
+    if not inbound.attachments and sum(map(len, filter(None, ids))) * MOST_BYTES <= INDEXED_BYTES:
+        return True  # as almost always: all of it together would fit
     rows = (
         (key, inbound.album),
         (*place, inbound.id),
@@ -79,6 +88,7 @@ def is_keepable(inbound: Inbound, key: str) -> bool:
     return all(sum(len((text or "").encode()) for text in row) <= INDEXED_BYTES for row in rows)
 
 
+@lru_cache(maxsize=1024)  # the same few words, and the chats of the moment
 def _escape(text: str) -> str:
     if not _PLAIN.fullmatch(text):
         text = quote(text, safe="+", errors="surrogatepass")

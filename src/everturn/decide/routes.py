@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from everturn.model import SessionSource
@@ -22,11 +22,13 @@ class Route:
     person: str = ""
 
 
-def agent_for(source: SessionSource, routes: Iterable[Route]) -> str:
+def agent_for(source: SessionSource, routes: Collection[Route]) -> str:
     """The name of the agent that answers here.
 
     A route that names the person goes before one that names the thread, then the chat, then the platform.
     """
+    if not routes:
+        return MAIN
     fitting = ((exactness, route) for route in routes if (exactness := _exactness(route, source)) is not None)
     best = max(fitting, key=lambda each: each[0], default=None)
     return best[1].agent if best else MAIN

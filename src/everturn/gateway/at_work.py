@@ -14,13 +14,16 @@ EVERY_S = 4.0
 
 def show_at_work(attempt: Attempt, work: asyncio.Task[bool]) -> None:
     """Show it until the work ends, as it was set for the chat."""
-    platform: object = attempt.parts.platforms.get(attempt.begun.source.platform)
-    if isinstance(platform, CanType) and attempt.look.typing:
-        typing = asyncio.create_task(_type(attempt, platform))
+    source = attempt.begun.source
+    typist = attempt.parts.typing(source.platform) if attempt.look.typing else None
+    if typist is not None:
+        typing = asyncio.create_task(_type(attempt, typist))
         work.add_done_callback(lambda _: typing.cancel())
-    if isinstance(platform, CanReact) and attempt.look.reaction and attempt.begun.source.message_id:
-        marking = asyncio.create_task(_mark(attempt, platform, work))
-        work.add_done_callback(lambda _: marking.done())  # it is held until then
+    if attempt.look.reaction and source.message_id:
+        platform: object = attempt.parts.platforms.get(source.platform)
+        if isinstance(platform, CanReact):
+            marking = asyncio.create_task(_mark(attempt, platform, work))
+            work.add_done_callback(lambda _: marking.done())  # it is held until then
 
 
 async def _type(attempt: Attempt, platform: CanType) -> None:

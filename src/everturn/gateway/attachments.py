@@ -41,6 +41,8 @@ class Attachments:
 
     async def settle(self, attempt: Attempt, turn: TurnContext) -> None:
         """Fetch what was not fetched yet; afterwards the turn's words name every file, or say why it is missing."""
+        if not attempt.begun.carried:
+            return
         if not attempt.has_files:
             await self._have_again([each for each in attempt.begun.carried if each.settled is not None])
         attempt.has_files = True
@@ -148,7 +150,8 @@ class Attachments:
             for attachment, file in zip(each.attachments, each.settled.files if each.settled else (), strict=False):
                 if media and file and not await asyncio.to_thread(media.touch, Upload(file.id, file.name)):
                     lost.append((each.platform, attachment))
-        await self._in_time([self._once_more(*each) for each in lost])
+        if lost:
+            await self._in_time([self._once_more(*each) for each in lost])
 
     async def _once_more(self, platform: str, attachment: Attachment) -> None:
         try:

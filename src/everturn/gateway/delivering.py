@@ -141,8 +141,8 @@ class Delivering:
 
 async def _send(platform: CanSend, reply: Reply, to: SessionSource, piece: str, key: str, *, last: bool) -> str:
     """A part; beneath the last one of a question stand its buttons, where the platform has them."""
-    choices = _choices(reply) if last and isinstance(platform, CanAsk) else []
-    if choices and isinstance(platform, CanAsk):
+    choices = _choices(reply) if last else []
+    if choices and isinstance(platform, CanAsk):  # asked last: it is slow
         return await platform.ask(to, piece, choices, key)
     return await platform.send(to, piece, key)
 

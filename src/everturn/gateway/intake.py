@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import secrets
 from functools import partial
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 import structlog
 from msgspec import Struct
+from msgspec.json import Encoder
 from msgspec.structs import asdict, replace
 
 from everturn import points
@@ -52,7 +54,9 @@ from everturn.store.operations.turn_values import Start
 
 log = structlog.get_logger()
 S = TypeVar("S", bound=Struct)
+_json = Encoder().encode
 PATIENCE_S = 2.0
+ZERO = b"\\u0000"
 RETRY_AFTER_S = 5.0
 
 
@@ -72,16 +76,17 @@ class Intake:
         """Store a message once; returns after the commit. Raises Conflict, Full, TooLong or StoreUnavailable."""
         points.reached("inbox.before")
         inbound, settings = _storable(inbound), self._parts.settings
-        if not is_keepable(inbound, settings.key_of(inbound.source, inbound.agent)):
+        key = settings.key_of(inbound.source, inbound.agent)
+        if not is_keepable(inbound, key):
             raise Unkeepable(words.IDS_TOO_LONG)
-        if inbound.only_with_album and (key := await self._unaddressed(inbound)):
-            return Accepted(outcome=Outcome.UNADDRESSED, key=key)
+        if inbound.only_with_album and (unaddressed := await self._unaddressed(inbound)):
+            return Accepted(outcome=Outcome.UNADDRESSED, key=unaddressed)
         if len(inbound.text) > settings.message_chars:
             self._parts.observing.too_long(inbound.source.platform)
             raise TooLong(words.too_long(settings.message_chars))
         if inbound.what is Heard.MOVED:
             return await self._move(inbound)
-        arrival = await self._arrival(inbound)
+        arrival = await self._arrival(inbound, key)
         if inbound.what is not Heard.SAID:
             return await self._revise(arrival, inbound)
         since = self._parts.contacts.hears_since(inbound.source.platform)
@@ -201,13 +206,14 @@ class Intake:
             return
 
     async def _turn_away(self, inbound: Inbound, error: EverturnError) -> None:
-        arrival = await self._arrival(inbound)
+        arrival = await self._arrival(inbound, self._parts.settings.key_of(inbound.source, inbound.agent))
         why = "too_long" if isinstance(error, TooLong) else "queue_full"
         events = await self._parts.store.run(turn_away, arrival, why, str(error))
         self._parts.hub.publish(arrival.key, events)
         self._outbox.wake(arrival.key)
 
-    async def _arrival(self, inbound: Inbound) -> Arrival:
+    async def _arrival(self, inbound: Inbound, key: str) -> Arrival:
+        """What is stored of a message whose key is this, unless its chat had another number first."""
         first, settings = await self._first_chat(inbound.source), self._parts.settings
         source = replace(inbound.source, chat_id_alt=first) if first else inbound.source  # lists may name either
         admission = settings.admission_of(source.platform)
@@ -226,7 +232,7 @@ class Intake:
             ext_id=inbound.id,
             source=source,
             raw_source=write_source(source).decode(),
-            key=settings.key_of(source, inbound.agent, first),
+            key=settings.key_of(source, inbound.agent, first) if first else key,
             kind=kind,
             text=text,
             at=now,
@@ -305,7 +311,12 @@ class Intake:
 
 
 def _storable(inbound: Inbound) -> Inbound:
-    """The message without what a database can not keep; almost always the message itself."""
+    """The message without what a database can not keep; almost always the message itself. JSON can not hold half a pair either,
+    and writes a zero character out, so that one look at all of it is enough.
+    """
+    with contextlib.suppress(UnicodeEncodeError):
+        if ZERO not in _json(inbound):
+            return inbound
     inbound = _cleaned(inbound)
     source, files = _cleaned(inbound.source), tuple(_cleaned(each) for each in inbound.attachments)
     same = source is inbound.source and all(map(is_, files, inbound.attachments))

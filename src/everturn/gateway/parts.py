@@ -30,7 +30,7 @@ from everturn.gateway.traces import Traces
 from everturn.ids import Ids
 from everturn.media import Media
 from everturn.model import SessionSource
-from everturn.platform.interface import CanEdit, CanFetch, CanReadBack, CanSend, Platform
+from everturn.platform.interface import CanEdit, CanFetch, CanReadBack, CanSend, CanType, Platform
 from everturn.store.interface import Store
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Start
@@ -153,6 +153,7 @@ class Parts:
         # Asking what a platform can do is slow enough to be done once.
         self._senders = {name: each for name, each in platforms.items() if isinstance(each, CanSend)}
         self._fetchers = {name: each for name, each in platforms.items() if isinstance(each, CanFetch)}
+        self._typing = {name: each for name, each in platforms.items() if isinstance(each, CanType)}
         self._screens = {name: screen_of(each) for name, each in platforms.items()}
         self._deliveries = {name: _delivery(platform, settings) for name, platform in platforms.items()}
 
@@ -171,6 +172,10 @@ class Parts:
     def fetcher(self, platform: str) -> CanFetch | None:
         """The platform, if what came with its messages can be fetched."""
         return self._fetchers.get(platform)
+
+    def typing(self, platform: str) -> CanType | None:
+        """The platform, if it can show that somebody is at work."""
+        return self._typing.get(platform)
 
     def screen(self, platform: str) -> Screen | None:
         """How the platform shows an answer that grows; None where it can not."""
