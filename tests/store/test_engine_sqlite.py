@@ -371,7 +371,7 @@ async def test_damage_that_is_met_later_is_named_and_the_rest_goes_on(path: Path
 
 def test_a_statement_is_prepared_once_whatever_is_bound(path: Path) -> None:
     """SQLite asks the authorizer whenever it prepares. This one was prepared anew for each reply, which took longer than to run it."""
-    file, asked = SQLiteFile(path), list[int]()
+    file, asked, before = SQLiteFile(path), list[int](), 0
 
     def allow(action: int, *_: object) -> int:
         asked.append(action)
