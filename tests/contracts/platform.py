@@ -34,6 +34,12 @@ SENDING: dict[str, float | None] = {
     "unknown": None,
     "unknown_but_done": None,
 }
+# Calls that a reader of Markdown or HTML would show as something else.
+MARKED_CALLS = [
+    "echo '[the docs](https://example.org/';touch${IFS}PWNED;echo${IFS}')'",
+    "a **b** __c__ `d` ~~e~~ _f_ ``` <b>g</b> &amp; h  i \\\\n",
+    "> # - 1. ```",
+]
 READING: dict[str, float | None] = {"hangs": None, "fails": None, "away": None}
 
 

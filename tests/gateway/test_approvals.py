@@ -49,7 +49,8 @@ class Asker:
             await self.before.wait()
         if not any(row.calls for row in await turn.own()):
             calls = [
-                ToolCall(f"call {word}", word, effect=Effect.ONCE, ask=f"Use {word}?") for word in turn.words.split()
+                ToolCall(f"call {word[:9]}", word[:9], effect=Effect.ONCE, ask=f"Use {word}?")
+                for word in turn.words.split()
             ]
             try:
                 await turn.step("", calls, self._use)
@@ -215,3 +216,22 @@ async def test_a_question_that_may_not_have_arrived_is_asked_again_whatever_the_
         assert MAY_REPEAT in question
         platform.say("one", "/approve")
         await told(platform, "one", "done: shell used")
+
+
+async def test_a_call_that_is_too_long_to_be_shown_is_refused_and_nothing_of_it_is_hidden(store_url: str) -> None:
+    platform, agent = FakePlatform(), Asker()
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "long" + "x" * 2_000)
+        await told(platform, "one", "Error: the call is too long to be asked about")
+        platform.say("one", "short" + "x" * 1_900)
+        assert "x" * 1_900 in await told(platform, "one", "May I use shortxxxx?")
+        await answer(world, allow=False)
+        await told(platform, "one", "did not allow this call")
+    assert agent.used == []
+
+
+async def test_what_can_not_be_seen_is_escaped_in_whatever_an_agent_asks(store_url: str) -> None:
+    platform = FakePlatform()
+    async with World(store_url, Asker(), [platform]):
+        platform.say("one", "rm\u202e\u3164-rf")
+        assert r"Use rm\u202e\u3164-rf?" in await told(platform, "one", "May I use rm")

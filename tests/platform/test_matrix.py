@@ -1,13 +1,16 @@
 """Matrix, on a real Synapse: what it says becomes what the gateway hears, and what we say appears there."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from everturn.decide import approval_words
 from everturn.decide.admission import Verdict
 from everturn.decide.matrix_text import NOT_READ
 from everturn.decide.quoting import in_reply
@@ -18,6 +21,7 @@ from everturn.platform.interface import Choice, Outgoing
 from everturn.platform.matrix import MatrixPlatform
 from everturn.platform.matrix.wire import CHOICES
 from tests.contracts.matrix import MatrixDriver
+from tests.contracts.platform import MARKED_CALLS
 from tests.synapse import SynapseServer
 from tests.waiting import WAIT_S, within
 
@@ -294,6 +298,19 @@ async def test_a_choice_is_an_emoji_and_pressing_it_is_the_command(driver: Matri
     bob.reacts(team, shown.id, "2️⃣")
     found = await heard(driver, 2, platform)
     assert [(each.text, each.source.user_id) for each in found] == [("x", bob.user_id), ("/deny 7", bob.user_id)]
+
+
+@pytest.mark.parametrize("call", MARKED_CALLS)
+async def test_a_question_shows_the_call_exactly(driver: MatrixDriver, call: str) -> None:
+    """Markup is not read in it: `[the docs](https://...)` would hide what else the command does."""
+    platform, ann = driver.connected(), driver.person("ann")
+    ask = approval_words.question("run_command", call, 7, 60, approvers=False)
+    number = await platform.ask(driver.place("ann"), ask, [Choice("Yes", "/approve 7")], "7-0")
+    shown = ann.screen(driver.room("ann")).message(number)
+    (code,) = re.findall("<code>(.*?)</code>", shown.content["formatted_body"])
+    assert unescape(code).replace("\xa0", " ") == call
+    assert f"\n    {call}\n" in shown.text
+    assert shown.content["formatted_body"].count("<") == 2 + shown.text.count("\n")  # code, its end, and line breaks
 
 
 async def test_a_question_that_is_found_gets_the_emoji_that_it_lacks(driver: MatrixDriver) -> None:

@@ -10,8 +10,10 @@ import httpx
 import pytest
 from msgspec.structs import replace as replace_in
 
+from everturn.decide import approval_words
 from everturn.decide.quoting import in_reply
 from everturn.decide.rights import Rights, Scope
+from everturn.decide.text import utf16
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.media import Media
 from everturn.model import Attachment, Heard, Inbound, SessionSource
@@ -24,6 +26,7 @@ from everturn.platform.trust import trusted
 from everturn.testing import ManualClock, ScriptedAgent, World
 from everturn.testing_platform import Pauses
 from everturn.testing_telegram import BOT_ID, TOKEN, group, topic, upgrade
+from tests.contracts.platform import MARKED_CALLS
 from tests.contracts.telegram import TelegramDriver
 from tests.crash.streaming import Hasty
 from tests.gateway.scenes import while_time_passes
@@ -251,6 +254,18 @@ async def test_a_button_is_a_command_and_is_answered_after_it_is_taken(driver: T
     await driver.until(lambda: driver.telegram.state.presses[query])
     next_one.cancel()
     assert "/approve xxx" in driver.telegram.texts(ann.id)[0]
+
+
+@pytest.mark.parametrize("call", MARKED_CALLS)
+async def test_a_question_shows_the_call_exactly(driver: TelegramDriver, call: str) -> None:
+    """Markup is not read in it: `[the docs](https://...)` would hide what else the command does."""
+    ann, platform = driver.person("Ann"), driver.connected()
+    ask = approval_words.question("run_command", call, 7, 60, approvers=False)
+    number = int(await platform.ask(driver.place("Ann"), ask, [Choice("Yes", "/approve 7")], "1-0"))
+    (shown,) = (each for each in driver.telegram.screen(ann.id) if each["message_id"] == number)
+    assert shown["text"].splitlines()[2] == call
+    (style,) = shown["entities"]
+    assert (style["type"], style["length"]) == ("code", utf16(call))
 
 
 async def test_the_next_message_does_not_wait_until_a_press_is_answered(driver: TelegramDriver) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from everturn.decide.exact_text import INDENT, LONGEST_CALL, exact
+
 DAY_S = 86_400.0
 HOUR_S = 3600.0
-LONGEST_QUESTION = 2000
+TOO_LONG = f"the call is too long to be asked about: a person must be shown the whole of it, which is {LONGEST_CALL} characters at most."
 
 
 def question(tool: str, ask: str, number: int, expires_s: float, *, approvers: bool) -> str:
-    """The question to a person."""
+    """The approval request. It goes out without markup; the lines of the call are indented."""
     who = " An approver has to answer." if approvers else ""
+    name, call = exact(tool), "".join(f"{INDENT}{line}\n" for line in ask.split("\n"))
     return (
-        f"May I use {tool}? {_bounded(ask)}\n"
-        f"Answer /approve to allow it once, /approve session or /approve always to allow {tool} from now on, or /deny."
+        f"May I use {name}?\n\n{call}\n"
+        f"Answer /approve to allow it once, /approve session or /approve always to allow {name} from now on, or /deny."
         f"{who} From another chat: /approve {number}. I wait for {_duration(expires_s)}."
     )
 
@@ -75,10 +78,6 @@ def refused(state: str, why: str | None) -> str:
             return "Nobody answered in time whether this call is allowed. It was not run."
         case _:
             return "The user wrote something else instead of allowing this call. It was not run."
-
-
-def _bounded(text: str) -> str:
-    return text if len(text) <= LONGEST_QUESTION else f"{text[:LONGEST_QUESTION]} [cut]"
 
 
 def _duration(seconds: float) -> str:

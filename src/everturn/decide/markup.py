@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from html import escape
 
+from everturn.decide.exact_text import INDENT
+
 # No pattern goes back over what it took (`*+`): else a line of the right marks takes the square or the cube of its length.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
 _HEADING = re.compile(r"^ {0,3}(#{1,6}) +(\S)(.*)$")
@@ -49,6 +51,16 @@ def to_html(text: str, dialect: Dialect) -> str:
             out += html if apart or not out else dialect.newline + html
             before_block = block
     return out
+
+
+def exact_html(text: str, dialect: Dialect) -> str:
+    """The text as it is, without reading marks in it; lines that are indented as a call are in monospace."""
+    return dialect.newline.join(_exact_line(line) for line in text.split("\n"))
+
+
+def _exact_line(line: str) -> str:
+    html = escape(line.removeprefix(INDENT), quote=False)
+    return f"<code>{html}</code>" if line.startswith(INDENT) and line.strip() else html
 
 
 def _next(lines: list[str], place: int, dialect: Dialect) -> tuple[str | None, int, bool]:

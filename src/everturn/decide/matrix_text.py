@@ -39,6 +39,11 @@ def to_html(text: str) -> str | None:
     return None if html == plain or weight(html) > HTML_WEIGHT else html
 
 
+def exact_html(text: str) -> str:
+    """The text as it is: an approval request shows what runs, whatever marks stand in it."""
+    return markup.exact_html(text, MATRIX).replace("  ", " &#160;")  # HTML shows several spaces as one
+
+
 def without_fallback(text: str) -> str:
     """The words of a reply without the quotation that older clients put in front of it."""
     if not _QUOTED.match(text):

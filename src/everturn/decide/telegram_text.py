@@ -18,6 +18,11 @@ def to_html(text: str) -> str:
     return markup.to_html(text, TELEGRAM)
 
 
+def exact_html(text: str) -> str:
+    """The text as it is: an approval request shows what runs, whatever marks stand in it."""
+    return markup.exact_html(text, TELEGRAM)
+
+
 def shows(html: str) -> bool:
     """Whether anything is left to be seen: Telegram refuses what is nothing but tags and space."""
     return bool(_TAG.sub("", html).strip())

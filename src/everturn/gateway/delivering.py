@@ -140,10 +140,10 @@ class Delivering:
 
 
 async def _send(platform: CanSend, reply: Reply, to: SessionSource, piece: str, key: str, *, last: bool) -> str:
-    """A part; beneath the last one of a question stand its buttons, where the platform has them."""
-    choices = _choices(reply) if last else []
+    """A part. No part of a question has markup, and beneath the last one stand its buttons, where the platform has them."""
+    choices = _choices(reply)
     if choices and isinstance(platform, CanAsk):  # asked last: it is slow
-        return await platform.ask(to, piece, choices, key)
+        return await platform.ask(to, piece, choices if last else [], key)
     return await platform.send(to, piece, key)
 
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from everturn import points
 from everturn.agent.interface import RunTool
+from everturn.decide.approval_words import TOO_LONG
 from everturn.decide.busy import NEW_WORDS, OUTCOME_UNKNOWN
+from everturn.decide.exact_text import LONGEST_REQUEST, shown
 from everturn.decide.outputs import output_id, shorten
-from everturn.decide.text import storable
+from everturn.decide.text import storable, utf16
 from everturn.gateway.asking import ask
 from everturn.gateway.attempt import Attempt
 from everturn.model import Effect, Message, ToolCall
@@ -63,7 +65,9 @@ class Effects:
         return await self._act(call, run, ())
 
     async def _ask(self, call: ToolCall, run: RunTool, rest: Sequence[ToolCall]) -> list[Message]:
-        """A call that begins only when a person has said yes; the turn unwinds here until there is an answer."""
+        """A call that begins only when a person has approved it; the turn unwinds here until there is an answer."""
+        if utf16(shown(call.ask or "")) > LONGEST_REQUEST:
+            return await self._record(call, f"Error: {TOO_LONG}", rest, unknown=False)
         permission = await ask(self._attempt, call)
         if permission.may is May.REFUSED:
             return await self._record(call, permission.why, rest, unknown=False)
@@ -83,12 +87,12 @@ class Effects:
     async def _record(self, call: ToolCall, content: str, rest: Sequence[ToolCall], *, unknown: bool) -> list[Message]:
         """Commit a result, and with it the beginning of the next call, or that the rest is skipped for new words."""
         settings, begun = self._attempt.parts.settings, self._attempt.begun
-        shown = shorten(content, output_id(begun.turn, call.id), settings.output_chars, settings.output_kept_chars)
+        short = shorten(content, output_id(begun.turn, call.id), settings.output_chars, settings.output_kept_chars)
         steered = bool(rest) and await self._steered()
-        result = self._result(call, shown.text, unknown=unknown)
+        result = self._result(call, short.text, unknown=unknown)
         dropped = [self._result(each, NEW_WORDS) for each in rest] if steered else []
         then = rest[0] if rest and not steered and rest[0].ask is None else None
-        self._attempt.waiting = await self._store.run(finish_effect, begun, result, then, shown.whole, dropped)
+        self._attempt.waiting = await self._store.run(finish_effect, begun, result, then, short.whole, dropped)
         points.reached("effect.committed")
         self._attempt.parts.hub.moved(begun.key, begun.turn)
         return [result, *dropped]

@@ -178,7 +178,11 @@ class Choice:
 
 @runtime_checkable
 class CanAsk(Protocol):
-    """A question can have buttons. A press arrives as the command, said by who pressed."""
+    """A question can have buttons. A press arrives as the command, said by who pressed.
+
+    An approval request is such a question: what a person sees must be what runs. So the text is shown exactly as it is, and no markup
+    is read in it; lines that are indented by four spaces are the call, best in monospace.
+    """
 
     async def ask(self, to: SessionSource, text: str, choices: Sequence[Choice], key: str) -> str:
         """Send a question with its buttons, as `send` does."""

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -48,13 +49,34 @@ class _Watcher(asyncio.SubprocessProtocol):
         self.ended.set()
 
 
+class _ErrorOutput(asyncio.Protocol):
+    """Passes on what the program writes to its standard error."""
+
+    def __init__(self, heard: Callable[[bytes], None]) -> None:
+        self._heard = heard
+        self.silent = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  the end is what counts
+        self.silent.set()
+
+
 class Child:
     """A program of ours, with all that it started."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, watcher: _Watcher, guard: int) -> None:
+    def __init__(
+        self,
+        transport: asyncio.SubprocessTransport,
+        watcher: _Watcher,
+        guard: int,
+        error_output: tuple[asyncio.BaseTransport, _ErrorOutput] | None,
+    ) -> None:
         self._transport = transport
         self._watcher = watcher
         self._guard = guard
+        self._error_output = error_output
 
     @classmethod
     async def start(
@@ -64,30 +86,42 @@ class Child:
         *,
         folder: Path,
         environment: Mapping[str, str],
-        errors: str = "/dev/null",
+        errors: Callable[[bytes], None] | None = None,
         talks: bool = False,
     ) -> Child:
-        """Start it. `errors` is where its errors go: /dev/null, or &1; with `talks` we write to it."""
+        """Start it. `errors` gets what it writes to standard error, else `said` does; with `talks` we write to it."""
         if os.name != "posix":
             raise ToolError("programs can not be run on this system.")
+        loop = asyncio.get_running_loop()
         watch, guard = os.pipe()
+        passed = [watch]
+        error_output: tuple[asyncio.BaseTransport, _ErrorOutput] | None = None
         try:
-            transport, watcher = await asyncio.get_running_loop().subprocess_exec(
+            if errors is not None:
+                heard, written = os.pipe()
+                passed.append(written)
+                error_output = await loop.connect_read_pipe(partial(_ErrorOutput, errors), os.fdopen(heard, "rb", 0))
+            target = "&1" if errors is None else f"/dev/fd/{written}"
+            transport, watcher = await loop.subprocess_exec(
                 lambda: _Watcher(said),
-                "/bin/sh", "-c", _GUARD.format(errors=errors), "sh", *command,
+                "/bin/sh", "-c", _GUARD.format(errors=target), "sh", *command,
                 stdin=asyncio.subprocess.PIPE if talks else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=watch,
+                pass_fds=passed[1:],
                 cwd=folder,
                 env=dict(environment),
                 start_new_session=True,
             )  # fmt: skip
         except BaseException:  # also when we are cancelled: the guard sees the pipe closed
             os.close(guard)
+            if error_output is not None:
+                error_output[0].close()
             raise
         finally:
-            os.close(watch)
-        return cls(transport, watcher, guard)
+            for each in passed:
+                os.close(each)
+        return cls(transport, watcher, guard, error_output)
 
     @property
     def code(self) -> int | None:
@@ -130,6 +164,10 @@ class Child:
                 async with asyncio.timeout(LAST_WORDS_S):
                     await self._watcher.ended.wait()
                     await self._watcher.silent.wait()
+                    if self._error_output is not None:
+                        await self._error_output[1].silent.wait()
         finally:
             with suppress(ProcessLookupError, PermissionError):
                 self._transport.close()
+            if self._error_output is not None:
+                self._error_output[0].close()

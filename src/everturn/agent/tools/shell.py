@@ -13,6 +13,8 @@ from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.agent.tools.children import Child, scrubbed
 from everturn.agent.tools.limits import within
 from everturn.clock import Clock
+from everturn.decide.approval_words import TOO_LONG
+from everturn.decide.exact_text import exact, fits
 from everturn.decide.turn_place import as_variables
 from everturn.model import Effect
 
@@ -26,7 +28,6 @@ class ShellSettings:
     time_s: float = 120.0
     output_bytes: int = 200_000
     environment: tuple[str, ...] = ()  # more variables that commands may see
-    question_chars: int = 1_900  # a longer command is not asked about, and so not run
 
 
 class RunCommand(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,16 +94,12 @@ class Shell:
 
     def _question(self, what: RunCommand) -> str | None:
         """The whole command in one line: what is approved is what is seen. One too long to be seen is not run at all."""
-        shown = _printable(what.command)
-        return None if self._unseen(shown) else f"Run this command? {shown}"
-
-    def _unseen(self, shown: str) -> bool:
-        return self._settings.approval == "ask" and len(shown) > self._settings.question_chars
+        call = exact(what.command)
+        return f"Run this command? {call}" if fits(call) else None
 
     async def _run(self, what: RunCommand, place: Place) -> str:
-        if self._unseen(_printable(what.command)):
-            most = self._settings.question_chars
-            raise ToolError(f"the command is too long to be asked about: it must have at most {most} characters")
+        if self._settings.approval == "ask" and not fits(exact(what.command)):
+            raise ToolError(TOO_LONG)
         output = HeadAndTail(self._settings.output_bytes)
 
         def said(data: bytes) -> None:
@@ -124,7 +121,6 @@ class Shell:
                 said,
                 folder=self._settings.folder,
                 environment=self._environment | as_variables(place.told()),
-                errors="&1",
             )
         except (OSError, ValueError) as error:
             raise ToolError(f"the command could not be started ({type(error).__name__}).") from error
@@ -138,7 +134,3 @@ class Shell:
 def shell_tools(settings: ShellSettings, environ: Mapping[str, str], clock: Clock) -> list[Tool]:
     """The tool that runs commands."""
     return Shell(settings, environ, clock).tools()
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -15,7 +15,7 @@ from typing import Any
 
 from everturn.decide.delivery import Surety
 from everturn.decide.matrix_errors import Missing
-from everturn.decide.matrix_text import NO_PLAIN_WORDS, TEXT_WEIGHT, to_html, weight
+from everturn.decide.matrix_text import NO_PLAIN_WORDS, TEXT_WEIGHT, exact_html, to_html, weight
 from everturn.errors import Refused
 from everturn.model import Attachment, SessionSource
 from everturn.platform.interface import Choice, Limits, Outgoing
@@ -25,6 +25,7 @@ from everturn.platform.matrix.rooms import KnownRooms
 from everturn.platform.matrix.wire import CHOICES, MARKS, Event, content_of, understood
 
 KEY = "org.everturn.key"
+HTML = "org.matrix.custom.html"
 TYPING_S = 6.0
 PAGES = 10  # of our own events, of which each change of a message is one: so far back a part is looked for
 FALLBACK_CHARS = 200
@@ -76,11 +77,15 @@ class Writer:
         self.gone(message_id)
 
     async def ask(self, to: SessionSource, text: str, choices: Sequence[Choice], key: str) -> str:
-        """Send a question. Matrix has no buttons: each choice is an emoji beneath it, put there by us for people to press."""
+        """Send a question, its text as it is. Matrix has no buttons: each choice is an emoji beneath it, put there by us for
+        people to press.
+        """
         offered = dict(zip(MARKS, choices, strict=False))
-        lines = "".join(f"\n{mark} {choice.label}" for mark, choice in offered.items())
+        lines = "\n".join(f"{mark} {choice.label}" for mark, choice in offered.items())
+        whole = f"{text}\n\n{lines}" if lines else text
+        content = {"msgtype": "m.text", "body": whole, "format": HTML, "formatted_body": exact_html(whole)}
         commands = {mark: choice.command for mark, choice in offered.items()}
-        number = await self._put(to, {**_words(f"{text}\n{lines}"), CHOICES: commands}, key)
+        number = await self._put(to, {**content, CHOICES: commands}, key)
         await self._offer(to.chat_id or "", number, offered, key)
         return number
 
@@ -178,7 +183,7 @@ class Writer:
 def _words(text: str) -> dict[str, Any]:
     content = {"msgtype": "m.text", "body": text}
     html = to_html(text)
-    return {**content, "format": "org.matrix.custom.html", "formatted_body": html} if html is not None else content
+    return {**content, "format": HTML, "formatted_body": html} if html is not None else content
 
 
 def _offered(event: Event) -> list[str]:

@@ -14,7 +14,7 @@ from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, Message, R
 
 from everturn.decide.delivery import Surety
 from everturn.decide.telegram_errors import Gone, Moved, NoThread, NotModified, Unfit, Unparsed
-from everturn.decide.telegram_text import shows, to_html
+from everturn.decide.telegram_text import exact_html, shows, to_html
 from everturn.decide.text import utf16
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 from everturn.model import Attachment, SessionSource
@@ -52,11 +52,12 @@ class Writer:
         return await self._post(to, text)
 
     async def ask(self, to: SessionSource, text: str, choices: Sequence[Choice], key: str) -> str:  # noqa: ARG002
-        """Send a question with its buttons; a command that is too long for one stands in the text."""
+        """Send a question with its buttons, its text as it is; a command that is too long for a button stands in the text."""
         fit = [each for each in choices if len(each.command.encode()) <= BUTTON_BYTES]
         rest = "".join(f"\n{each.label}: {each.command}" for each in choices if each not in fit)
         buttons = [InlineKeyboardButton(each.label, callback_data=each.command) for each in fit]
-        return await self._post(to, text + rest, InlineKeyboardMarkup([buttons]) if buttons else None)
+        keyboard = InlineKeyboardMarkup([buttons]) if buttons else None
+        return await self._post(to, text + rest, keyboard, render=exact_html)
 
     async def edit(self, to: SessionSource, message_id: str, text: str) -> None:
         """Replace a part that was sent."""
@@ -132,7 +133,14 @@ class Writer:
         except Refused as error:
             raise Refused(TOO_LARGE if "too big" in str(error) else GONE) from None
 
-    async def _post(self, to: SessionSource, text: str, buttons: InlineKeyboardMarkup | None = None) -> str:
+    async def _post(
+        self,
+        to: SessionSource,
+        text: str,
+        buttons: InlineKeyboardMarkup | None = None,
+        *,
+        render: Callable[[str], str] = to_html,
+    ) -> str:
         async def call(chat: int | str, words: str, mode: str | None) -> Message:
             return await done(
                 self._bot.send_message(
@@ -146,18 +154,23 @@ class Writer:
             )
 
         try:
-            return str((await self._styled(to, text, call)).message_id)
+            return str((await self._styled(to, text, call, render=render)).message_id)
         except NoThread:
-            return await self._post(_general(to), text, buttons)
+            return await self._post(_general(to), text, buttons, render=render)
 
     async def _styled(
-        self, to: SessionSource, text: str, call: Callable[[int | str, str, str | None], Awaitable[T]]
+        self,
+        to: SessionSource,
+        text: str,
+        call: Callable[[int | str, str, str | None], Awaitable[T]],
+        *,
+        render: Callable[[str], str] = to_html,
     ) -> T:
         """With formatting, else without; to the group, else to what it became. Telegram did nothing when it refused.
 
         Of some texts nothing is left but marks, as of a block of code that has only begun: they are shown as they are.
         """
-        html = to_html(text)
+        html = render(text)
         try:
             if shows(html) or not text:
                 return await self._where_it_is(to, lambda chat: call(chat, html, "HTML"))

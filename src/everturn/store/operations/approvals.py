@@ -8,6 +8,7 @@ import msgspec
 
 from everturn.decide import approval_words
 from everturn.decide.approvals import Scope, may_answer, person_of, remembered, scope_of
+from everturn.decide.exact_text import shown
 from everturn.decide.keys import agent_of
 from everturn.errors import FenceLost
 from everturn.model import Event, SessionEntry, ToolCall
@@ -157,9 +158,10 @@ def _authors(begun: Begun) -> Op[list[str | None]]:
 def _ask(entry: SessionEntry, begun: Begun, call: ToolCall, asking: Asking) -> Op[Permission]:
     """The question, the obligation to deliver it, and the turn that waits: one transaction, and nothing is held."""
     expires_at = asking.at + asking.expires_s
-    text = approval_words.question(call.name, call.ask or "", asking.id, asking.expires_s, approvers=asking.approvers)
+    ask = shown(call.ask or "")
+    text = approval_words.question(call.name, ask, asking.id, asking.expires_s, approvers=asking.approvers)
     yield sql(
-        ADD, asking.id, begun.key, begun.session_id, begun.turn, call.id, call.name, call.ask or "",
+        ADD, asking.id, begun.key, begun.session_id, begun.turn, call.id, call.name, ask,
         (yield from _authors(begun))[0], asking.at, expires_at,
     )  # fmt: skip
     yield from _let_wait(entry, begun, asking.at)
@@ -171,7 +173,7 @@ def _ask(entry: SessionEntry, begun: Begun, call: ToolCall, asking: Asking) -> O
     )
     turn = str(begun.turn)
     facts = [
-        fact("approval", asking.at, id=str(asking.id), turn=turn, tool=call.name, state="open", question=call.ask,
+        fact("approval", asking.at, id=str(asking.id), turn=turn, tool=call.name, state="open", question=ask,
              text=text, expires_at=expires_at),
         fact("turn", asking.at, turn=turn, state="waiting", attempt=begun.attempt),
     ]  # fmt: skip

@@ -20,7 +20,6 @@ const TURN = {
   rolled_back: 'Taken back.',
 };
 const NOT_ANSWERED = new Set(['failed', 'stopped']);
-const LONG = 2000;
 
 export class Drawing {
   /** `act` has: approve(id, how), deny(id), edit(item), again(item), drop(item). */
@@ -156,7 +155,7 @@ export class Drawing {
     const until = each.expires_at ? ` It stays open until ${new Date(each.expires_at * 1000).toLocaleString()}.` : '';
     return el('div', { class: 'card approval', role: 'group', 'aria-label': 'A question' },
       el('p', {}, el('strong', {}, each.tool), ' wants your permission:'),
-      el('pre', { tabindex: '0' }, String(each.question ?? '').slice(0, LONG)),
+      el('pre', { tabindex: '0' }, String(each.question ?? '')),
       el('p', { class: 'faint' }, `Any other words close this question.${until}`),
       el('div', { class: 'buttons' },
         this.button('Allow', () => this.act.approve(each.id, ''), null, 'main'),
