@@ -60,7 +60,7 @@ async def look(_arguments: Json, _place: Place) -> str:
 class Looking:
     """Offers that one tool."""
 
-    async def tools(self) -> list[Tool]:
+    def tools(self) -> list[Tool]:
         """It."""
         schema: Json = {"type": "object", "properties": {}, "additionalProperties": False}
         return [Tool(name="look", description="Look at it.", parameters=schema, run=look, effect=Effect.ONCE)]

@@ -36,18 +36,18 @@ async def made(home: Path, text: str) -> AsyncIterator[Toolsets]:
         await store.close()
 
 
-async def names(tools: Toolsets, *chosen: str, every: bool = True) -> set[str]:
-    return {tool.name for source in tools.named(chosen, every=every) for tool in await source.tools()}
+def names(tools: Toolsets, *chosen: str, every: bool = True) -> set[str]:
+    return {tool.name for source in tools.named(chosen, every=every) for tool in source.tools() or ()}
 
 
 async def test_nothing_is_offered_unless_it_is_switched_on(tmp_path: Path) -> None:
     async with made(tmp_path, "") as tools:
-        assert await names(tools, "*") == set()
+        assert names(tools, "*") == set()
 
 
 async def test_everything_can_be_switched_on(tmp_path: Path) -> None:
     async with made(tmp_path, ALL) as tools:
-        offered = await names(tools, "*")
+        offered = names(tools, "*")
         assert {"run_command", "fetch_page", "remember", "send_message", "read_output"} <= offered
         assert any("file" in name for name in offered)
         assert (tmp_path / "files").is_dir()
@@ -55,10 +55,10 @@ async def test_everything_can_be_switched_on(tmp_path: Path) -> None:
 
 async def test_an_agent_gets_what_it_names_and_what_reads_long_outputs(tmp_path: Path) -> None:
     async with made(tmp_path, ALL) as tools:
-        assert await names(tools, "shell") == {"run_command", "read_output"}
-        assert await names(tools, "shell", every=False) == {"run_command", "read_output"}
-        assert await names(tools, "*", every=False) == set()
-        assert await names(tools) == set()
+        assert names(tools, "shell") == {"run_command", "read_output"}
+        assert names(tools, "shell", every=False) == {"run_command", "read_output"}
+        assert names(tools, "*", every=False) == set()
+        assert names(tools) == set()
 
 
 async def test_a_folder_that_can_not_be_is_named(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_a_server_is_named_like_a_tool_and_starts_only_when_it_is_used(tmp
     text = '[mcp.weather]\ncommand = ["no-such-program"]\neffects = { forecast = "pure" }\n'
     async with made(tmp_path, text) as tools:
         (server, _) = tools.named(("weather",))
-        assert not await server.tools()  # dead: it offers nothing, and nobody else notices
+        assert server.tools() is None  # dead: it offers nothing, and nobody else notices
         assert tools.named(("shell",)) == ()
 
 

@@ -33,7 +33,7 @@ class Offered:
 
     offered: Sequence[Tool]
 
-    async def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[Tool]:
         """All of them."""
         return self.offered
 

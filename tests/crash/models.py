@@ -58,7 +58,7 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[Tool]:
         """What it offers."""
         return [Tool(name="write", description="write a line", parameters=SCHEMA, run=self._write, effect=Effect.ONCE)]
 

@@ -36,8 +36,11 @@ class SessionContext(Protocol):
         """The model its user chose for it; None: the configured one."""
         ...
 
-    async def frozen(self, prompt: str) -> str:
-        """The session's system prompt and tool schemas, one text: the given one if none was frozen yet, else that one."""
+    async def frozen(self, prompt: str, *, keep: bool = True) -> str:
+        """The session's system prompt and tool schemas, one text: the given one if none was frozen yet, else that one.
+
+        With `keep` the given one is frozen then.
+        """
         ...
 
     async def compaction_wanted(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -66,26 +65,27 @@ class Tool:
 
 
 class ToolSource(Protocol):
-    """Something that offers tools: the built-in ones, or an MCP server. It never raises: what is dead offers nothing."""
+    """Something that offers tools: the built-in ones, or an MCP server. It neither waits nor raises."""
 
-    async def tools(self) -> Sequence[Tool]:
-        """What it offers now."""
+    def tools(self) -> Sequence[Tool] | None:
+        """What it offers now; None as long as that is not known."""
         ...
 
 
 class Toolbox:
     """The tools of one turn, by name."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[Tool], *, complete: bool = True) -> None:
+        self.complete = complete  # every source has told what it offers
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             self._tools.setdefault(tool.name, tool)  # no later one takes the name of an earlier one
 
     @classmethod
-    async def of(cls, sources: Iterable[ToolSource]) -> Toolbox:
-        """The tools of all sources. They are asked together: a server that starts holds up no other."""
-        offered = await asyncio.gather(*(source.tools() for source in sources))
-        return cls(tool for tools in offered for tool in tools)
+    def of(cls, sources: Iterable[ToolSource]) -> Toolbox:
+        """The tools of all sources, as far as they are known now."""
+        offered = [source.tools() for source in sources]
+        return cls((tool for tools in offered for tool in tools or ()), complete=None not in offered)
 
     def all(self) -> list[Tool]:
         """In the order in which they were offered."""

@@ -29,10 +29,12 @@ class KeptSession:
         """The model its user chose for it."""
         return self._attempt.begun.model
 
-    async def frozen(self, prompt: str) -> str:
-        """The session's frozen prompt; the given one when it has none yet."""
+    async def frozen(self, prompt: str, *, keep: bool = True) -> str:
+        """The session's frozen prompt; the given one when it has none yet, which is frozen with `keep`."""
         known = await self._store.read(frozen, self._attempt.begun.session_id)
-        return known if known is not None else await self._store.run(freeze, self._attempt.begun.session_id, prompt)
+        if known is not None or not keep:
+            return prompt if known is None else known
+        return await self._store.run(freeze, self._attempt.begun.session_id, prompt)
 
     async def compaction_wanted(self) -> bool:
         """Whether the user asked for a compaction."""

@@ -27,11 +27,14 @@ class Lines:
 
     written: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=lambda: ["write"])
+    starting: bool = False
     hold: asyncio.Event | None = None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def tools(self) -> Sequence[Tool]:
-        """What it offers now."""
+    def tools(self) -> Sequence[Tool] | None:
+        """What it offers now; None while it starts."""
+        if self.starting:
+            return None
         return [
             Tool(name=name, description=f"{name} a line", parameters=LINE_SCHEMA, run=self._write, effect=Effect.ONCE)
             for name in self.names

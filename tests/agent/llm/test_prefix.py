@@ -65,6 +65,20 @@ async def test_changed_tools_and_instructions_take_effect_in_the_next_session(st
     assert offered == [["write"]] * 3 + [["write", "erase"]]
 
 
+async def test_a_server_that_starts_delays_no_turn_and_its_tools_come_into_the_same_session(store_url: str) -> None:
+    """While a server has not told its tools the prompt is not frozen, else the session would never have them."""
+    lines = Lines(starting=True)
+    async with scene(store_url, lines=lines) as it:
+        await it.ask("hello")
+        lines.starting = False
+        await it.ask('use write {"line": "1"}')
+        lines.starting = True
+        await restarted(it.world)
+        await it.ask("and now?")
+        offered = [seen.asked.tools for seen in it.seen()]
+    assert (offered, lines.written) == ([[], ["write"], ["write"], ["write"]], ["1"])
+
+
 async def test_a_tool_that_vanished_is_still_offered_and_answers_with_an_error(store_url: str) -> None:
     lines = Lines()
     async with scene(store_url, lines=lines) as it:

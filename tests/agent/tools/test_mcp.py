@@ -6,13 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from everturn.agent.toolbox import Tool
 from everturn.agent.tools.mcp import McpServer, McpSettings
 from everturn.clock import Clock, SystemClock
 from everturn.model import Effect
@@ -46,12 +48,25 @@ async def offered(folder: Path, clock: Clock | None = None, **changes: object) -
     program = {"command": (sys.executable, PROGRAM), "folder": folder} if "url" not in changes else {}
     settings = McpSettings(name="test", **(PATIENT | program | changes))  # type: ignore[arg-type]
     server = McpServer(settings, ENVIRON, clock or SystemClock())
-    tools = await server.tools()
+    tools = await connected(server)
     try:
         async with Bench(folder, lambda _: tools) as bench:
             yield Offered(server, bench)
     finally:
         await server.close()
+
+
+async def connected(server: McpServer) -> Sequence[Tool]:
+    """What it offers, when it is connected."""
+    await poll(lambda: server.tools() is not None, START_S)
+    return server.tools() or ()
+
+
+async def failed(server: McpServer, how: str = "mcp_server_failed") -> None:
+    """Start it, and wait until that failed."""
+    with capture_logs() as logs:
+        assert server.tools() is None
+        await poll(lambda: any(each["event"] == how for each in logs), seen=lambda: logs)
 
 
 @contextmanager
@@ -82,7 +97,7 @@ def answers(port: int) -> bool:
 
 async def test_the_tools_of_a_program_are_used_with_its_name_in_front(tmp_path: Path) -> None:
     async with offered(tmp_path) as mcp:
-        names = [tool.name for tool in await mcp.server.tools()]
+        names = [tool.name for tool in mcp.server.tools() or ()]
         assert names == [
             "test_add",
             "test_env",
@@ -112,7 +127,7 @@ async def test_the_tools_of_an_address_are_the_same(tmp_path: Path) -> None:
 async def check_address(folder: Path, port: int, url: str) -> None:
     async with http_server(folder, port) as process, offered(folder, url=url) as mcp:
         assert await mcp.use("test_add", a=2, b=3) == "5"
-        assert {tool.effect for tool in await mcp.server.tools()} == {Effect.ONCE}
+        assert {tool.effect for tool in mcp.server.tools() or ()} == {Effect.ONCE}
         await check_classes(url)
         process.kill()
         process.wait()
@@ -125,7 +140,7 @@ async def check_classes(url: str) -> None:
     """Declared ones hold; hints are believed only where the owner says so; questions are one line."""
     settings = McpSettings(name="test", url=url, trust_hints=True, effects={"pid": Effect.PURE}, approval=("pid",))
     server = McpServer(replace(settings, start_s=START_S), ENVIRON, SystemClock())
-    tools = {tool.name: tool for tool in await server.tools()}
+    tools = {tool.name: tool for tool in await connected(server)}
     classes = [tools[name].effect for name in ("test_add", "test_env", "test_pid", "test_die")]
     assert classes == [Effect.PURE, Effect.IDEMPOTENT, Effect.PURE, Effect.ONCE]
     assert tools["test_pid"].ask({"x": "a\u202eb"}) == r'Use test_pid with {"x":"a\u202eb"}?'
@@ -180,13 +195,13 @@ def program(script: str) -> tuple[str, ...]:
     ["exit 1", "echo nonsense; exit 0", "no-such-program", "head -c 9000000 /dev/zero; cat", "yes '{\"jsonrpc\": 1}'"],
 )
 async def test_a_server_that_can_not_start_offers_nothing(tmp_path: Path, script: str) -> None:
-    """And is not tried again at once: nobody waits for it twice."""
+    """And is not tried again at once."""
     clock = ManualClock()
     server = McpServer(McpSettings(name="bad", command=program(script), folder=tmp_path), ENVIRON, clock)
-    assert await server.tools() == ()
-    assert await server.tools() == ()
+    await failed(server)
+    assert server.tools() is None
     clock.advance(2)
-    assert await server.tools() == ()
+    await failed(server)
     await server.close()
 
 
@@ -196,7 +211,7 @@ async def test_a_folder_or_an_address_that_is_not_there_offers_nothing(tmp_path:
         nobody = McpSettings(name="bad", url=f"http://127.0.0.1:{port}/mcp")
         for settings in (missing, nobody):
             server = McpServer(settings, ENVIRON, ManualClock())
-            assert await server.tools() == ()
+            await failed(server)
             await server.close()
 
 
@@ -204,10 +219,46 @@ async def test_a_server_that_never_answers_is_not_waited_for_long(tmp_path: Path
     clock = ManualClock()
     settings = McpSettings(name="mute", command=program("echo $$ > child; exec sleep 600"), folder=tmp_path, start_s=30)
     server = McpServer(settings, ENVIRON, clock)
-    waiting = [asyncio.ensure_future(server.tools()) for _ in range(3)]
+    assert server.tools() is None
     await poll(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text().endswith("\n"))
-    clock.advance(31)
-    assert await asyncio.gather(*waiting) == [(), (), ()]
-    assert await server.tools() == ()
+    with capture_logs() as logs:
+        clock.advance(31)
+        await poll(lambda: [each["event"] for each in logs] == ["mcp_server_start_timeout"], seen=lambda: logs)
+    assert server.tools() is None
     await poll(lambda: is_gone(int((tmp_path / "child").read_text())))
     await server.close()
+
+
+async def test_a_call_that_asks_shows_all_of_its_arguments_or_does_not_run(tmp_path: Path) -> None:
+    async with offered(tmp_path, approval=("env",)) as mcp:
+        tool = next(each for each in mcp.server.tools() or () if each.name == "test_env")
+        assert tool.ask({"name": "a\n\u3164" + r"\n"}) == r'Use test_env with {"name":"a\n\u3164\\n"}?'
+        assert tool.ask({"name": "x" * 1_900}) is None
+        assert "too long to be asked about" in await mcp.use("test_env", name="x" * 1_900)
+
+
+NOISY = """
+import os, sys
+sys.stderr.write("starts\\nwith " + os.environ["TOKEN"] + "\\n\\x1b[2Jcleared\\n" + "x" * 50_000 + "\\n")
+sys.stderr.write("again\\n" * 10_000 + "its last words")
+"""
+
+
+async def test_what_a_program_writes_to_its_standard_error_is_logged_bounded_and_without_secrets(
+    tmp_path: Path,
+) -> None:
+    settings = McpSettings(
+        name="noisy", command=(sys.executable, "-c", NOISY), folder=tmp_path, environment={"TOKEN": "t0p-s3cret"}
+    )
+    server = McpServer(settings, ENVIRON, ManualClock())
+    with capture_logs() as logs:
+        server.tools()
+        await poll(lambda: any(each["event"] == "mcp_server_failed" for each in logs), seen=lambda: logs[-3:])
+    await server.close()
+    lines = [each["line"] for each in logs if each["event"] == "mcp_server_stderr"]
+    assert lines[:3] == ["starts", "with [hidden]", r"\x1b[2Jcleared"]
+    assert (len(lines[3]), len(lines)) == (1_000, 200)
+    left_out = [each["lines"] for each in logs if each["event"] == "mcp_server_stderr_left_out"]
+    assert left_out == [4 + 10_000 + 1 - 200]
+    assert {each["server"] for each in logs} == {"noisy"}
+    assert "t0p-s3cret" not in str(logs)

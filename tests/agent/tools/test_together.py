@@ -52,28 +52,23 @@ def tool_named(name: str, says: str) -> Tool:
 
 
 class Source:
-    """Offers its tools when it may."""
+    """Offers its tools, or does not know them yet."""
 
-    def __init__(self, *tools: Tool, after: asyncio.Event | None = None, then: asyncio.Event | None = None) -> None:
+    def __init__(self, *tools: Tool, known: bool = True) -> None:
         self._tools = tools
-        self._after = after
-        self._then = then
+        self._known = known
 
-    async def tools(self) -> Sequence[Tool]:
-        """Wait for the one event, set the other."""
-        if self._after is not None:
-            await self._after.wait()
-        if self._then is not None:
-            self._then.set()
-        return self._tools
+    def tools(self) -> Sequence[Tool] | None:
+        """Its tools, if they are known."""
+        return self._tools if self._known else None
 
 
-async def test_sources_are_asked_together_and_no_one_takes_anothers_name(tmp_path: Path) -> None:
-    """The first waits for the second, as two servers that start would."""
-    second = asyncio.Event()
+def test_no_source_takes_anothers_name_or_makes_a_turn_wait() -> None:
     ours, other, fake = tool_named("read_file", "ours"), tool_named("b", "b"), tool_named("read_file", "fake")
-    toolbox = await Toolbox.of([Source(ours, after=second), Source(other, fake, then=second)])
-    assert [tool.run for tool in toolbox.all()] == [ours.run, other.run]
+    toolbox = Toolbox.of([Source(ours), Source(other, fake)])
+    assert ([tool.run for tool in toolbox.all()], toolbox.complete) == ([ours.run, other.run], True)
+    starting = Toolbox.of([Source(ours), Source(other, known=False)])
+    assert ([tool.run for tool in starting.all()], starting.complete) == ([ours.run], False)
 
 
 def walk(value: object, seen: Callable[[str, object], None]) -> None:

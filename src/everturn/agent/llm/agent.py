@@ -60,6 +60,10 @@ class LlmAgent:
         self._asking = Asking(settings, self._models, clock or SystemClock(), chance)
         self._compacting = Compacting(settings, self._asking)
 
+    def start(self) -> None:
+        """Let the MCP servers among the tools begin to start, so that the first turn finds their tools."""
+        Toolbox.of(self._sources)
+
     async def close(self) -> None:
         """Close the connections to the providers."""
         await self._models.close()
@@ -98,8 +102,8 @@ class LlmAgent:
         return (response.text or "") if response is not None else ""
 
     async def _begin(self, turn: TurnContext) -> Work:
-        toolbox = await Toolbox.of(self._sources)
-        prompt = await frozen_prompt(turn, self._settings, toolbox.all())
+        toolbox = Toolbox.of(self._sources)
+        prompt = await frozen_prompt(turn, self._settings, toolbox)
         prompt, functions = with_brought(prompt, await turn.brought())
         steps = sum(bool(row.calls) for row in await turn.own()) if turn.attempt > 1 else 0
         return Work(turn, prompt, toolbox, steps, functions)

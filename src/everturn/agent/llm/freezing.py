@@ -11,7 +11,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from everturn.agent.interface import TurnContext
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.toolbox import Tool
+from everturn.agent.toolbox import Tool, Toolbox
 from everturn.decide.prompt import system_prompt
 from everturn.model import Brought, Json
 
@@ -40,11 +40,14 @@ class Prompt:
     tools: list[ToolDefinition]
 
 
-async def frozen_prompt(turn: TurnContext, settings: LlmSettings, tools: Sequence[Tool]) -> Prompt:
-    """The session's own prompt; it is made now when it has none that can be read."""
+async def frozen_prompt(turn: TurnContext, settings: LlmSettings, toolbox: Toolbox) -> Prompt:
+    """The session's own prompt; it is made now when it has none that can be read.
+
+    While a server has not told its tools the new prompt is for this turn alone: a session that kept it would never get them.
+    """
     place = turn.source if settings.tell_place else None
-    text = frozen_text(system_prompt(settings.instructions, place), tools)
-    kept = await turn.session.frozen(text)
+    text = frozen_text(system_prompt(settings.instructions, place), toolbox.all())
+    kept = await turn.session.frozen(text, keep=toolbox.complete)
     try:
         frozen = msgspec.json.decode(kept, type=Frozen)
     except msgspec.MsgspecError:

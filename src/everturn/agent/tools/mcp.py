@@ -1,11 +1,11 @@
-"""The tools of an MCP server. It is started when it is first used, started again when it died, and never waited for long."""
+"""The tools of an MCP server. It is started in the background; only a call to one of its tools waits for it."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,12 @@ import structlog
 
 from everturn.agent.toolbox import Ask, Place, Run, Tool, ToolError, ask_nobody
 from everturn.agent.tools.children import scrubbed
+from everturn.agent.tools.error_log import ErrorLog
 from everturn.agent.tools.limits import within
 from everturn.clock import Clock
+from everturn.decide.approval_words import TOO_LONG
+from everturn.decide.exact_text import exact_json, fits
+from everturn.decide.secrets import scrub
 from everturn.model import Effect, Json
 
 if TYPE_CHECKING:
@@ -28,7 +32,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_TOOLS = 128
 DESCRIPTION_CHARS = 2_000
 SCHEMA_BYTES = 20_000
-QUESTION_CHARS = 600
 CHECK_S = 10.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
 ALL = "*"
@@ -73,51 +76,42 @@ class McpServer:
     def __init__(self, settings: McpSettings, environ: Mapping[str, str], clock: Clock) -> None:
         self._settings = settings
         self._environment = scrubbed(environ) | dict(settings.environment)
+        self._secrets = (*settings.environment.values(), *settings.headers.values())
         self._clock = clock
         self._link: Link | None = None
         self._serving: asyncio.Task[None] | None = None
         self._decided = asyncio.Event()  # the start succeeded or failed
         self._over = asyncio.Event()
-        self._known: list[Tool] = []
+        self._known: tuple[Tool, ...] | None = None
         self._failures = 0
         self._not_before = 0.0
-        self._checks: set[asyncio.Task[None]] = set()
+        self._watching: set[asyncio.Task[None]] = set()
 
-    async def tools(self) -> Sequence[Tool]:
-        """What it offered last. Its first start is waited for; while it is down its tools answer that it is."""
+    def tools(self) -> Sequence[Tool] | None:
+        """What it offered last; None before its first connection. A server that is down is started meanwhile."""
         if self._link is None:
-            first = not self._known and self._failures == 0
             with suppress(ToolError):
-                await self._linked() if first else self._begin()
-        return tuple(self._known)
+                self._begin()
+        return self._known
 
     async def close(self) -> None:
         """End it."""
-        for check in self._checks:
-            check.cancel()
+        for task in self._watching:
+            task.cancel()
         await self._drop()
 
     # -- the connection --------------------------------------------------------------------------------------------------
 
     async def _linked(self) -> Link:
-        """The connection, within the time a start may take."""
-        if (link := self._current()) is not None:
-            return link
-        try:
-            await within(self._clock, self._settings.start_s, self._started())
-        except TimeoutError:
-            log.warning("an MCP server takes too long to start", server=self._settings.name)
-            await self._drop()
+        """The connection; a call alone waits for a start, as long as one may take."""
+        if self._current() is None:
+            while self._serving is not None and self._over.is_set():  # a connection that is over ends first
+                await asyncio.wait({self._serving})
+            self._begin()
+            await self._decided.wait()
         if (link := self._current()) is None:
             raise ToolError(f"the server {self._settings.name} is not available now.")
         return link
-
-    async def _started(self) -> None:
-        """Start it, and wait until that is decided. A connection that is over ends first: its start says nothing any more."""
-        while self._serving is not None and self._over.is_set():
-            await asyncio.wait({self._serving})
-        self._begin()
-        await self._decided.wait()
 
     def _current(self) -> Link | None:
         return self._link
@@ -132,6 +126,21 @@ class McpServer:
             raise ToolError(f"the server {name} is not available; it is tried again in {pause:.0f} seconds.")
         self._decided, self._over = asyncio.Event(), asyncio.Event()
         self._serving = asyncio.create_task(self._serve(), name=f"mcp {self._settings.name}")
+        self._watch(self._limit_start(self._serving, self._decided))
+
+    async def _limit_start(self, serving: asyncio.Task[None], decided: asyncio.Event) -> None:
+        """End a start that takes too long; calls that wait for it hear so at once."""
+        try:
+            await within(self._clock, self._settings.start_s, decided.wait())
+        except TimeoutError:
+            log.warning("mcp_server_start_timeout", server=self._settings.name, limit_s=self._settings.start_s)
+            serving.cancel()
+            decided.set()
+
+    def _watch(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._watching.add(task)
+        task.add_done_callback(self._watching.discard)
 
     async def _serve(self) -> None:
         """Hold the connection until it is over. Its contexts are entered and left by this task alone."""
@@ -142,12 +151,13 @@ class McpServer:
             async with self._connecting(library) as link:
                 self._known = self._tools_of(await link.offers())
                 self._link, self._failures, linked = link, 0, True
+                log.info("mcp_server_connected", server=self._settings.name, tools=len(self._known))
                 decided.set()
                 await over.wait()
         except ModuleNotFoundError as error:
             log.error("MCP servers need more packages: install everturn[mcp]", missing=error.name)  # noqa: TRY400
         except Exception as error:  # noqa: BLE001  whatever a server does, it must not end the gateway
-            log.warning("an MCP server failed", server=self._settings.name, error=repr(error)[:500])
+            log.warning("mcp_server_failed", server=self._settings.name, error=self._scrubbed(error))
         finally:
             self._ended(linked=linked)
             decided.set()
@@ -160,8 +170,12 @@ class McpServer:
             settings.headers,
             folder=settings.folder,
             environment=self._environment,
+            errors=ErrorLog(settings.name, self._secrets, self._clock),
             ended=self._lost,
         )
+
+    def _scrubbed(self, error: Exception) -> str:
+        return scrub(repr(error), self._secrets)[:500]
 
     def _ended(self, *, linked: bool) -> None:
         """A start that failed is not tried again at once; a server that died after a good start is."""
@@ -185,7 +199,7 @@ class McpServer:
 
     # -- the tools -------------------------------------------------------------------------------------------------------
 
-    def _tools_of(self, offers: Sequence[Offer]) -> list[Tool]:
+    def _tools_of(self, offers: Sequence[Offer]) -> tuple[Tool, ...]:
         tools: dict[str, Tool] = {}
         for offer in offers:
             name = f"{self._settings.name}_{offer.name}"
@@ -194,7 +208,7 @@ class McpServer:
                 log.warning("a tool of an MCP server is left out", server=self._settings.name, tool=offer.name[:100])
                 continue
             tools[name] = self._tool(name, offer)
-        return list(tools.values())
+        return tuple(tools.values())
 
     def _tool(self, name: str, offer: Offer) -> Tool:
         return Tool(
@@ -205,7 +219,7 @@ class McpServer:
             parameters=offer.schema,
             run=self._runner(offer.name),
             effect=self._effect(offer),
-            ask=self._asker(name) if {offer.name, ALL} & set(self._settings.approval) else ask_nobody,
+            ask=self._asker(name) if self._asks(offer.name) else ask_nobody,
         )
 
     def _effect(self, offer: Offer) -> Effect:
@@ -216,17 +230,20 @@ class McpServer:
             return Effect.PURE if offer.read_only else Effect.IDEMPOTENT
         return Effect.ONCE
 
+    def _asks(self, tool: str) -> bool:
+        return bool({tool, ALL} & set(self._settings.approval))
+
     def _asker(self, name: str) -> Ask:
-        def ask(given: Json) -> str:
-            shown = msgspec.json.encode(given).decode()
-            line = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown)
-            cut = line if len(line) <= QUESTION_CHARS else f"{line[:QUESTION_CHARS]} [... {len(line)} characters]"
-            return f"Use {name} with {cut}?"
+        def ask(given: Json) -> str | None:
+            call = exact_json(given)
+            return f"Use {name} with {call}?" if fits(call) else None
 
         return ask
 
     def _runner(self, tool: str) -> Run:
         async def run(given: Json, place: Place) -> str:
+            if self._asks(tool) and not fits(exact_json(given)):
+                raise ToolError(TOO_LONG)
             return await self._call(tool, given, place)
 
         return run
@@ -246,7 +263,7 @@ class McpServer:
             limit = f"{self._settings.call_s:g} seconds"
             raise ToolError(f"{name} did not answer within {limit}; what it did is not known.") from None
         except LinkLost as error:
-            log.warning("an MCP server was lost", server=name, error=str(error)[:500])
+            log.warning("mcp_server_lost", server=name, error=self._scrubbed(error))
             if self._link is link:
                 self._lost()
             raise ToolError(f"the connection to {name} was lost; what it did is not known.") from error
@@ -258,10 +275,8 @@ class McpServer:
             try:
                 await within(self._clock, CHECK_S, link.offers())
             except Exception as error:  # noqa: BLE001  any answer but a list means no
-                log.warning("an MCP server hangs", server=self._settings.name, error=repr(error)[:500])
+                log.warning("mcp_server_hangs", server=self._settings.name, error=self._scrubbed(error))
                 if self._link is link:
                     await self._drop()
 
-        task = asyncio.create_task(check())
-        self._checks.add(task)
-        task.add_done_callback(self._checks.discard)
+        self._watch(check())

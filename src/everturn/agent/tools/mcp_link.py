@@ -23,6 +23,7 @@ from mcp.shared.message import SessionMessage
 
 from everturn.agent.toolbox import ToolError
 from everturn.agent.tools.children import Child
+from everturn.agent.tools.error_log import ErrorLog
 from everturn.agent.tools.mcp import LinkLost, Offer
 from everturn.model import Json
 
@@ -113,12 +114,14 @@ async def linked(
     *,
     folder: Path,
     environment: Mapping[str, str],
+    errors: ErrorLog,
     ended: Callable[[], None],
 ) -> AsyncGenerator[Link, None]:
     """A connection to a program's standard streams or to an address; `ended` is called when a program ends."""
     async with AsyncExitStack() as stack:
         if command:
-            transport = _program(command, folder, environment, ended)
+            stack.callback(errors.close)
+            transport = _program(command, folder, environment, errors, ended)
         else:
             limits = httpx2.Timeout(30.0, read=300.0)
             client = await stack.enter_async_context(httpx2.AsyncClient(headers=dict(headers), timeout=limits))
@@ -128,14 +131,20 @@ async def linked(
 
 @asynccontextmanager
 async def _program(
-    command: tuple[str, ...], folder: Path, environment: Mapping[str, str], ended: Callable[[], None]
+    command: tuple[str, ...],
+    folder: Path,
+    environment: Mapping[str, str],
+    errors: ErrorLog,
+    ended: Callable[[], None],
 ) -> AsyncGenerator[Any, None]:
     """The library's transport over a child of ours."""
     heard, hears = anyio.create_memory_object_stream[SessionMessage | Exception](WAITING_LINES)
     says, said = anyio.create_memory_object_stream[SessionMessage](0)
     with heard, hears, says, said:
         lines = _Lines(heard)
-        child = await Child.start(command, lines.add, folder=folder, environment=environment, talks=True)
+        child = await Child.start(
+            command, lines.add, folder=folder, environment=environment, errors=errors.add, talks=True
+        )
         tasks = [asyncio.ensure_future(_pass_on(said, child)), asyncio.ensure_future(_watch(lines, child, ended))]
         try:
             yield hears, says
