@@ -5,11 +5,11 @@ import re
 import pytest
 
 from everturn.decide import approval_words
-from everturn.decide.approvals import Scope, closes, may_answer, person_in, person_of, remembered, scope_of
+from everturn.decide.approvals import Scope, approver_of, closes, may_answer, person_in, person_of, remembered, scope_of
 from everturn.decide.keys import agent_of, session_key
 from everturn.model import SessionSource
 
-ANN, BOB, EVE = "fake:ann", "fake:bob", "fake:eve"
+ANN, BOB, EVE, TOKEN = "fake:ann", "fake:bob", "fake:eve", "api:owner"
 EVERY_TEXT = [
     *(approval_words.question("shell", "Run ls", 7, wait, approvers=named) for wait in (60.0, 8e3, 6e5) for named in (True, False)),
     *(approval_words.approved("shell", scope) for scope in Scope),
@@ -36,6 +36,14 @@ EVERY_TEXT = [
         (ANN, EVE, (BOB,), False, False),
         (None, None, (BOB,), False, True),
         (BOB, BOB, (BOB,), True, True),
+        (TOKEN, TOKEN, (), True, True),
+        (TOKEN, "web:owner", (), True, True),
+        ("v1:owner", TOKEN, (), True, True),
+        (TOKEN, None, (), False, False),
+        (TOKEN, BOB, (), False, False),
+        (TOKEN, "api:key:ci", (), False, False),
+        (BOB, TOKEN, (), False, False),
+        (None, TOKEN, (BOB,), False, True),
     ],
 )
 def test_whose_answer_counts(
@@ -43,6 +51,19 @@ def test_whose_answer_counts(
 ) -> None:
     assert may_answer(asked_for, by, allow=True, approvers=approvers) is may_allow
     assert may_answer(asked_for, by, allow=False, approvers=approvers) is may_deny
+
+
+def test_what_nobody_asked_for_is_answered_in_its_own_chat_alone() -> None:
+    assert may_answer(None, BOB, allow=True, approvers=(), there=True)
+    assert not may_answer(None, BOB, allow=True, approvers=(), there=False)
+
+
+@pytest.mark.parametrize(
+    ("platform", "user", "person"),
+    [("api", None, TOKEN), ("api", "key:ci", "api:key:ci"), ("web", "owner", "web:owner"), ("telegram", None, None)],
+)
+def test_the_holder_of_the_homes_token_has_a_name(platform: str, user: str | None, person: str | None) -> None:
+    assert approver_of(SessionSource(platform=platform, user_id=user)) == person
 
 
 @pytest.mark.parametrize("person", [ANN, None])

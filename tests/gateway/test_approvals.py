@@ -1,18 +1,20 @@
 """Calls that need a person's yes: the turn unwinds, waits through restarts and days, and goes on with the answer."""
 
 import asyncio
+import json
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.decide.approvals import Scope
 from everturn.decide.delivery import MAY_REPEAT, Surety
 from everturn.errors import OutcomeUnknown
 from everturn.gateway.parts import Settings
-from everturn.model import ACTIVE, Effect, ToolCall
-from everturn.store.operations.approvals import Answered, ApprovalAnswer, Outcome, answer_approval
-from everturn.store.operations.telling import Delivery
+from everturn.model import ACTIVE, Effect, Event, Inbound, SessionSource, ToolCall
+from everturn.platform.api import ApiPlatform
+from everturn.store.operations.approvals import ApprovalAnswer, answer_approval
+from everturn.store.operations.telling import Delivery, events_after
 from everturn.testing import FakePlatform, Fault, ManualClock, World, key_of
 from tests.gateway.scenes import (
     entry_of,
@@ -22,11 +24,11 @@ from tests.gateway.scenes import (
     session_of,
     told,
     until_ended,
+    until_read,
     while_time_passes,
 )
 
 DAY = 86_400.0
-ANN = "fake:ann"
 
 
 class Asker:
@@ -64,16 +66,6 @@ class Asker:
         return f"{call.name} used"
 
 
-async def answer(
-    world: World, *, allow: bool = True, by: str = ANN, chat: str = "one", scope: Scope = Scope.ONCE
-) -> Answered:
-    """As from a button."""
-    value = ApprovalAnswer(allow=allow, at=world.clock.now(), by=by, scope=scope)
-    platform = world.platforms["fake"]
-    assert isinstance(platform, FakePlatform)
-    return await world.gateway.approvals.answer(key_of(platform, chat), value)
-
-
 async def test_a_yes_after_two_restarts_and_three_days_from_another_device(store_url: str) -> None:
     """Nothing is asked twice, nobody is blamed, no note is given, the call runs once, and who wrote meanwhile comes next."""
     platform, agent, clock = FakePlatform(), Asker(), ManualClock()
@@ -100,7 +92,7 @@ async def test_a_yes_after_two_restarts_and_three_days_from_another_device(store
 async def test_words_from_before_the_question_do_not_undo_its_answer(store_url: str) -> None:
     """They steer, but the call that was then approved runs; they join afterwards, and their agent hears them."""
     platform, agent = FakePlatform(), Asker()
-    async with World(store_url, agent, [platform]) as world:
+    async with World(store_url, agent, [platform]):
         agent.before = asyncio.Event()
         platform.say("one", "shell")
         await happened(agent.thinks)
@@ -108,7 +100,7 @@ async def test_words_from_before_the_question_do_not_undo_its_answer(store_url: 
         await platform.until(lambda: platform.acknowledged == 2)
         agent.before.set()
         await told(platform, "one", "May I use shell?")
-        await answer(world)
+        platform.say("one", "/approve")
         await told(platform, "one", "done: shell used")
     assert agent.used[0] == "shell"
 
@@ -119,7 +111,7 @@ async def test_a_death_right_after_the_answer_leaves_nobody_waiting(store_url: s
     async with World(store_url, agent, [platform]) as world:
         platform.say("one", "shell")
         await told(platform, "one", "May I use shell?")
-        yes = ApprovalAnswer(allow=True, at=world.clock.now(), by=ANN)
+        yes = ApprovalAnswer(allow=True, at=world.clock.now(), by="fake:ann")
         await world.store.run(answer_approval, key_of(platform, "one"), yes, Delivery(by_event=False))
         await restarted(world)
         await told(platform, "one", "done: shell used")
@@ -141,13 +133,13 @@ async def test_a_waiting_turn_holds_no_slot_and_a_stop_finds_nothing_to_cut_off(
 
 async def test_questions_are_asked_one_after_the_other(store_url: str) -> None:
     platform, agent = FakePlatform(), Asker()
-    async with World(store_url, agent, [platform]) as world:
+    async with World(store_url, agent, [platform]):
         platform.say("one", "shell mail")
         await told(platform, "one", "May I use shell?")
         assert not any("mail?" in text for text in platform.texts("one"))
-        await answer(world)
+        platform.say("one", "/approve")
         await told(platform, "one", "May I use mail?")
-        assert (await answer(world, allow=False)).outcome is Outcome.DENIED
+        platform.say("one", "/deny")
         text = await told(platform, "one", "done:")
     assert text == "done: shell used; The user did not allow this call. It was not run."
     assert agent.used == ["shell"]
@@ -155,10 +147,10 @@ async def test_questions_are_asked_one_after_the_other(store_url: str) -> None:
 
 async def test_a_yes_for_the_session_is_not_asked_for_again(store_url: str) -> None:
     platform, agent = FakePlatform(), Asker()
-    async with World(store_url, agent, [platform]) as world:
+    async with World(store_url, agent, [platform]):
         platform.say("one", "shell")
         await told(platform, "one", "May I use shell?")
-        await answer(world, scope=Scope.SESSION)
+        platform.say("one", "/approve session")
         await told(platform, "one", "done: shell used")
         platform.say("one", "shell")
         await platform.until(lambda: platform.texts("one").count("done: shell used") == 2)
@@ -167,13 +159,14 @@ async def test_a_yes_for_the_session_is_not_asked_for_again(store_url: str) -> N
 
 async def test_a_question_that_nobody_answers_expires_visibly(store_url: str) -> None:
     platform, agent, clock = FakePlatform(), Asker(), ManualClock()
-    async with World(store_url, agent, [platform], clock, Settings(approval_expires_s=DAY)) as world:
+    async with World(store_url, agent, [platform], clock, Settings(approval_expires_s=DAY)):
         platform.say("one", "shell")
         await told(platform, "one", "May I use shell?")
         clock.advance(DAY)
         await told(platform, "one", "Nobody answered in time whether I may use shell")
         await told(platform, "one", "done: Nobody answered in time")
-        assert (await answer(world)).outcome is Outcome.NOTHING_ASKED
+        platform.say("one", "/approve")
+        await told(platform, "one", "Nothing waits for an approval here.")
     assert agent.used == []
 
 
@@ -192,12 +185,13 @@ async def test_other_words_close_the_question_and_join_the_turn(store_url: str) 
 @pytest.mark.parametrize("command", ["/stop", "/new"])
 async def test_a_command_closes_the_question(store_url: str, command: str) -> None:
     platform, agent = FakePlatform(), Asker()
-    async with World(store_url, agent, [platform]) as world:
+    async with World(store_url, agent, [platform]):
         platform.say("one", "shell")
         await told(platform, "one", "May I use shell?")
         platform.say("one", command)
         await told(platform, "one", "Stopped" if command == "/stop" else "fresh conversation")
-        assert (await answer(world)).outcome is Outcome.NOTHING_ASKED
+        platform.say("one", "/approve")
+        await told(platform, "one", "Nothing waits for an approval here.")
         platform.say("one", "mail")
         await told(platform, "one", "May I use mail?")
     assert agent.used == []
@@ -220,12 +214,12 @@ async def test_a_question_that_may_not_have_arrived_is_asked_again_whatever_the_
 
 async def test_a_call_that_is_too_long_to_be_shown_is_refused_and_nothing_of_it_is_hidden(store_url: str) -> None:
     platform, agent = FakePlatform(), Asker()
-    async with World(store_url, agent, [platform]) as world:
+    async with World(store_url, agent, [platform]):
         platform.say("one", "long" + "x" * 2_000)
         await told(platform, "one", "Error: the call is too long to be asked about")
         platform.say("one", "short" + "x" * 1_900)
         assert "x" * 1_900 in await told(platform, "one", "May I use shortxxxx?")
-        await answer(world, allow=False)
+        platform.say("one", "/deny")
         await told(platform, "one", "did not allow this call")
     assert agent.used == []
 
@@ -235,3 +229,31 @@ async def test_what_can_not_be_seen_is_escaped_in_whatever_an_agent_asks(store_u
     async with World(store_url, Asker(), [platform]):
         platform.say("one", "rm\u202e\u3164-rf")
         assert r"Use rm\u202e\u3164-rf?" in await told(platform, "one", "May I use rm")
+
+
+async def test_a_turn_of_the_homes_token_is_approved_by_its_holder_alone(store_url: str) -> None:
+    """Neither somebody who may speak elsewhere nor a program with a key answers for the owner, not even in the same chat."""
+    api, chat, agent = ApiPlatform(), FakePlatform(), Asker()
+    token = SessionSource(platform="api", chat_id="one")
+    async with World(store_url, agent, [api, chat]) as world:
+        key = await world.accept(Inbound(id="1", source=token, text="shell"))
+        number = json.loads((await heard(world, key, "approval", "May I use shell?")).data)["id"]
+        chat.say("two", f"/approve {number} always", user_id="bob")
+        await told(chat, "two", "for the person whose task it is")
+        await world.accept(Inbound(id="2", source=replace(token, user_id="key:ci"), text="/approve always"))
+        await heard(world, key, "reply", "for the person whose task it is")
+        assert agent.used == []
+        await world.accept(Inbound(id="3", source=token, text="/approve"))
+        await heard(world, key, "reply", "done: shell used")
+
+
+async def heard(world: World, key: str, kind: str, part: str) -> Event:
+    """The first event of this kind with these words."""
+
+    def fits(event: Event) -> bool:
+        return event.kind == kind and part in event.data
+
+    events: list[Event] = await until_read(
+        lambda: world.store.read(events_after, key, 0, 100), lambda all_: any(map(fits, all_))
+    )
+    return next(filter(fits, events))

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+from everturn.decide.rights import is_home
 from everturn.model import SessionSource
 
+OWNER = "owner"
+OWNERS = frozenset(
+    {f"api:{OWNER}", f"web:{OWNER}", f"v1:{OWNER}"}
+)  # one person: the home's token, its page, its OpenAI API
 LETS_WAIT = frozenset({"queue", "collect"})
 
 
@@ -23,16 +28,23 @@ def person_of(source: SessionSource) -> str | None:
     return f"{source.platform}:{source.user_id}" if source.user_id else None
 
 
-def may_answer(asked_for: str | None, by: str | None, *, allow: bool, approvers: Sequence[str]) -> bool:
+def approver_of(source: SessionSource) -> str | None:
+    """The person behind a message, for approvals. The holder of the home's token is the owner: a turn of theirs is not nobody's."""
+    return person_of(source) or (f"{source.platform}:{OWNER}" if is_home(source) else None)
+
+
+def may_answer(
+    asked_for: str | None, by: str | None, *, allow: bool, approvers: Sequence[str], there: bool = True
+) -> bool:
     """Whether this person's answer counts. Named approvers alone allow; whose turn it is may always say no.
 
-    A turn of nobody (the platform knows no people) is answered by whoever may speak there.
+    A turn of nobody (the platform knows no people) is answered by whoever may speak in its chat; `there`: the answer comes from it.
     """
     if approvers and by in approvers:
         return True
     if approvers and allow:
         return False
-    return asked_for is None or by == asked_for
+    return there if asked_for is None else by == asked_for or {by, asked_for} <= OWNERS
 
 
 def scope_of(scope: Scope, session_id: str, key: str, person: str | None) -> str | None:

@@ -101,6 +101,11 @@ def origin_of(key: str) -> tuple[str, str]:
     return unquote(platform.partition("@")[0]), unquote(slot)
 
 
+def same_chat(key: str, other: str) -> bool:
+    """Whether two session keys name the same chat, whoever takes part in it."""
+    return key.partition(":@")[0] == other.partition(":@")[0]
+
+
 def account_of(key: str) -> str:
     """The account of ours that a session key names; empty for a platform's only one."""
     _, _, platform, *_ = [*key.split(":", 3), "", "", ""]

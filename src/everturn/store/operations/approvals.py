@@ -7,11 +7,11 @@ from enum import StrEnum
 import msgspec
 
 from everturn.decide import approval_words
-from everturn.decide.approvals import Scope, may_answer, person_of, remembered, scope_of
+from everturn.decide.approvals import Scope, approver_of, may_answer, remembered, scope_of
 from everturn.decide.exact_text import shown
-from everturn.decide.keys import agent_of
+from everturn.decide.keys import agent_of, origin_of, same_chat
 from everturn.errors import FenceLost
-from everturn.model import Event, SessionEntry, ToolCall
+from everturn.model import Event, SessionEntry, SessionSource, ToolCall
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.boundaries import release
 from everturn.store.operations.bubbles import in_hand, set_aside
@@ -67,7 +67,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     allow: bool
     at: float
-    by: str | None  # the person, as decide/approvals.person_of names people
+    by: str | None  # the person, as decide/approvals.approver_of names people
     id: int | None = None
     scope: Scope = Scope.ONCE
     words: str = ""  # why not, for the model
@@ -152,7 +152,7 @@ def _authors(begun: Begun) -> Op[list[str | None]]:
     """Whose words are part of the turn by its rows, who began it first."""
     rows = yield sql(AUTHORS, begun.key, begun.turn)
     sources = [source_of(row[0]) or begun.source for row in rows] or [begun.source]
-    return list(dict.fromkeys(person_of(source) for source in sources))
+    return list(dict.fromkeys(approver_of(source) for source in sources))
 
 
 def _ask(entry: SessionEntry, begun: Begun, call: ToolCall, asking: Asking) -> Op[Permission]:
@@ -216,7 +216,7 @@ def answer_question(entry: SessionEntry, answer: ApprovalAnswer) -> Op[tuple[Ans
         return Answered(outcome=Outcome.NOTHING_ASKED, text=approval_words.nothing_asked()), []
     if approval.answered_at == answer.at and approval.answered_by == (answer.by or ""):
         return _said(approval, answer), []  # this operation ran before
-    refusal = _refusal(approval, answer)
+    refusal = _refusal(approval, answer, there=same_chat(entry.key, approval.key))
     if refusal is not None:
         return refusal, []
     said = _said(approval, answer)
@@ -236,8 +236,10 @@ def _find(key: str, number: int | None) -> Op[_Approval | None]:
     return _Approval(*rows[0]) if rows else None
 
 
-def _refusal(approval: _Approval, answer: ApprovalAnswer) -> Answered | None:
-    if not may_answer(approval.person, answer.by, allow=answer.allow, approvers=answer.approvers):
+def _refusal(approval: _Approval, answer: ApprovalAnswer, *, there: bool) -> Answered | None:
+    # Rows of an earlier version name nobody for the token.
+    asked_for = approval.person or approver_of(SessionSource(platform=origin_of(approval.key)[0]))
+    if not may_answer(asked_for, answer.by, allow=answer.allow, approvers=answer.approvers, there=there):
         text = approval_words.not_yours(approvers=bool(answer.approvers))
         return Answered(outcome=Outcome.NOT_YOURS, text=text)
     if approval.answered_at is None and answer.at < approval.expires_at:

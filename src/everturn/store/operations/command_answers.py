@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from everturn.decide import command_words
-from everturn.decide.approvals import Scope, person_of
+from everturn.decide.approvals import Scope, approver_of
 from everturn.decide.commands import Command, number_in
 from everturn.store.interface import Op, sql
 from everturn.store.operations.approvals import ApprovalAnswer, answer_question
@@ -29,7 +29,7 @@ def deny(asked: Asked) -> Op[Done]:
 
 def _answer(asked: Asked, number: int | None, *, allow: bool, scope: Scope = Scope.ONCE, words: str = "") -> Op[Done]:
     answer = ApprovalAnswer(
-        allow=allow, at=asked.at, by=person_of(asked.source), id=number, scope=scope, words=words,
+        allow=allow, at=asked.at, by=approver_of(asked.source), id=number, scope=scope, words=words,
         approvers=asked.terms.approvers,
     )  # fmt: skip
     answered, facts = yield from answer_question(asked.entry, answer)
