@@ -94,14 +94,14 @@ class Child:
             raise ToolError("programs can not be run on this system.")
         loop = asyncio.get_running_loop()
         watch, guard = os.pipe()
-        passed = [watch]
+        passed, target = [watch], "&1"
         error_output: tuple[asyncio.BaseTransport, _ErrorOutput] | None = None
         try:
             if errors is not None:
                 heard, written = os.pipe()
                 passed.append(written)
+                target = f"/dev/fd/{written}"
                 error_output = await loop.connect_read_pipe(partial(_ErrorOutput, errors), os.fdopen(heard, "rb", 0))
-            target = "&1" if errors is None else f"/dev/fd/{written}"
             transport, watcher = await loop.subprocess_exec(
                 lambda: _Watcher(said),
                 "/bin/sh", "-c", _GUARD.format(errors=target), "sh", *command,
