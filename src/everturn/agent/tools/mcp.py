@@ -69,6 +69,28 @@ class McpSettings:
     start_s: float = 20.0
     call_s: float = 120.0
 
+    def effect_of(self, offer: Offer) -> Effect:
+        """The class of a tool: as the owner declares it, else as the server says if it is trusted, else the strictest."""
+        declared = self.effects.get(offer.name) or self.effects.get(ALL)
+        if declared is not None:
+            return declared
+        if self.trust_hints and (offer.read_only or offer.idempotent):
+            return Effect.PURE if offer.read_only else Effect.IDEMPOTENT
+        return Effect.ONCE
+
+    def asks(self, tool: str) -> bool:
+        """Whether a person must approve a call to this tool."""
+        return bool({tool, ALL} & set(self.approval))
+
+    def scrubbed(self, error: Exception) -> str:
+        """An error for the log, without what the server is given in secret."""
+        return scrub(repr(error), self.secrets)[:500]
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not appear in the log."""
+        return (*self.environment.values(), *self.headers.values())
+
 
 class McpServer:
     """One server of the gateway, and its one connection."""
@@ -76,7 +98,6 @@ class McpServer:
     def __init__(self, settings: McpSettings, environ: Mapping[str, str], clock: Clock) -> None:
         self._settings = settings
         self._environment = scrubbed(environ) | dict(settings.environment)
-        self._secrets = (*settings.environment.values(), *settings.headers.values())
         self._clock = clock
         self._link: Link | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -157,7 +178,7 @@ class McpServer:
         except ModuleNotFoundError as error:
             log.error("MCP servers need more packages: install everturn[mcp]", missing=error.name)  # noqa: TRY400
         except Exception as error:  # noqa: BLE001  whatever a server does, it must not end the gateway
-            log.warning("mcp_server_failed", server=self._settings.name, error=self._scrubbed(error))
+            log.warning("mcp_server_failed", server=self._settings.name, error=self._settings.scrubbed(error))
         finally:
             self._ended(linked=linked)
             decided.set()
@@ -170,12 +191,9 @@ class McpServer:
             settings.headers,
             folder=settings.folder,
             environment=self._environment,
-            errors=ErrorLog(settings.name, self._secrets, self._clock),
+            errors=ErrorLog(settings.name, settings.secrets, self._clock),
             ended=self._lost,
         )
-
-    def _scrubbed(self, error: Exception) -> str:
-        return scrub(repr(error), self._secrets)[:500]
 
     def _ended(self, *, linked: bool) -> None:
         """A start that failed is not tried again at once; a server that died after a good start is."""
@@ -218,20 +236,9 @@ class McpServer:
             ],
             parameters=offer.schema,
             run=self._runner(offer.name),
-            effect=self._effect(offer),
-            ask=self._asker(name) if self._asks(offer.name) else ask_nobody,
+            effect=self._settings.effect_of(offer),
+            ask=self._asker(name) if self._settings.asks(offer.name) else ask_nobody,
         )
-
-    def _effect(self, offer: Offer) -> Effect:
-        declared = self._settings.effects.get(offer.name) or self._settings.effects.get(ALL)
-        if declared is not None:
-            return declared
-        if self._settings.trust_hints and (offer.read_only or offer.idempotent):
-            return Effect.PURE if offer.read_only else Effect.IDEMPOTENT
-        return Effect.ONCE
-
-    def _asks(self, tool: str) -> bool:
-        return bool({tool, ALL} & set(self._settings.approval))
 
     def _asker(self, name: str) -> Ask:
         def ask(given: Json) -> str | None:
@@ -242,7 +249,7 @@ class McpServer:
 
     def _runner(self, tool: str) -> Run:
         async def run(given: Json, place: Place) -> str:
-            if self._asks(tool) and not fits(exact_json(given)):
+            if self._settings.asks(tool) and not fits(exact_json(given)):
                 raise ToolError(TOO_LONG)
             return await self._call(tool, given, place)
 
@@ -263,7 +270,7 @@ class McpServer:
             limit = f"{self._settings.call_s:g} seconds"
             raise ToolError(f"{name} did not answer within {limit}; what it did is not known.") from None
         except LinkLost as error:
-            log.warning("mcp_server_lost", server=name, error=self._scrubbed(error))
+            log.warning("mcp_server_lost", server=name, error=self._settings.scrubbed(error))
             if self._link is link:
                 self._lost()
             raise ToolError(f"the connection to {name} was lost; what it did is not known.") from error
@@ -275,7 +282,7 @@ class McpServer:
             try:
                 await within(self._clock, CHECK_S, link.offers())
             except Exception as error:  # noqa: BLE001  any answer but a list means no
-                log.warning("mcp_server_hangs", server=self._settings.name, error=self._scrubbed(error))
+                log.warning("mcp_server_hangs", server=self._settings.name, error=self._settings.scrubbed(error))
                 if self._link is link:
                     await self._drop()
 
