@@ -155,7 +155,7 @@ class CountedStore:
         self._store = store
         self._statements = statements
         self.hold, self.alive, self.trouble = store.hold, store.alive, store.trouble
-        self.meters, self.close = store.meters, store.close
+        self.now, self.settled, self.meters, self.close = store.now, store.settled, store.meters, store.close
 
     def run(self, operation: Callable[..., Op[T]], *args: Any, **kwargs: Any) -> "asyncio.Future[T]":
         """Run and commit."""

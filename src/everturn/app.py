@@ -20,6 +20,7 @@ from everturn.agent.interface import TurnContext
 from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
 from everturn.config import Loaded
+from everturn.errors import InstanceClosed
 from everturn.front import bounds_of, door_of, invite, media_of, page_of, programs_of
 from everturn.gateway.directory import Channels
 from everturn.gateway.lifecycle import Gateway, Stop
@@ -159,7 +160,7 @@ class Process:
         ends: set[asyncio.Future[Any]] = {self._stop, gateway.failed, serving.ended}
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._stop not in done:
-            return await self._failed(done)
+            return await self._failed(done, gateway, serving)
         stop = self._stop.result()
         self._draining = True
         await gateway.drain(stop)
@@ -198,8 +199,15 @@ class Process:
         await invite(app, server, serving.url, again=again)
         return serving
 
-    async def _failed(self, done: set[asyncio.Future[Any]]) -> int:
-        """A loop died: say so and end; the next life finds everything in the database."""
+    async def _failed(self, done: set[asyncio.Future[Any]], gateway: Gateway, serving: Serving) -> int:
+        """A loop died: say so and end; the next life finds everything in the database. If other instances closed this one,
+        it starts again under a new number.
+        """
+        if gateway.failed in done and isinstance(closed := gateway.failed.exception(), InstanceClosed):
+            log.error("the gateway starts again", why=str(closed))
+            await serving.close()
+            await gateway.stop(None)
+            return EXIT_RESTART
         for future in done:
             with suppress(asyncio.CancelledError):
                 log.error("a part of the gateway ended unexpectedly", error=repr(future.exception()))

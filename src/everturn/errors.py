@@ -3,6 +3,7 @@
 EverturnError
 ├── ConfigError            a setting is wrong; the message names it and the remedy (exit code 78)
 ├── HomeHeld               another gateway runs on this home; the message says who
+├── InstanceClosed         other instances took us for dead: stop every turn, start again under a new number
 ├── StoreError
 │   ├── StoreUnavailable   the database cannot be reached or written now; it may be later
 │   ├── StoreUnusable      the database must not be touched: corrupt, newer than we are, read-only
@@ -34,6 +35,10 @@ class ConfigError(EverturnError):
 
 class HomeHeld(EverturnError):
     """Another gateway holds this home."""
+
+
+class InstanceClosed(EverturnError):
+    """Another instance declared this one dead and took over its work."""
 
 
 class StoreError(EverturnError):

@@ -11,7 +11,7 @@ from everturn.decide.session import ResetPolicy
 from everturn.errors import StoreError
 from everturn.gateway.parts import Policies, Settings
 from everturn.model import Effect, Message, SessionEntry, ToolCall
-from everturn.store.interface import Op, sql
+from everturn.store.interface import GRACE_S, Op, sql
 from everturn.store.open import open_store
 from everturn.store.operations.entries import find_entry
 from everturn.store.operations.reading import explain, transcript
@@ -147,6 +147,14 @@ async def until_all_are_dead(url: str) -> None:
         await read_until(store.alive, lambda alive: not alive)
     finally:
         await store.close()
+
+
+async def swept(world: World) -> None:
+    """Look for dead replicas through a whole grace."""
+    assert isinstance(world.clock, ManualClock)
+    await world.gateway.recovery.sweep()
+    world.clock.advance(GRACE_S)
+    await world.gateway.recovery.sweep()
 
 
 async def restarted(world: World) -> None:

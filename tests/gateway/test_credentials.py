@@ -9,6 +9,7 @@ from everturn.gateway.parts import Settings
 from everturn.home import CredentialLock
 from everturn.store.operations.credentials import Claim, claim_credential
 from everturn.store.operations.inbox import read_cursor
+from everturn.store.operations.instances import join, record_end
 from everturn.testing import FakePlatform, ManualClock, World
 from tests.contracts.store import living
 from tests.gateway.scenes import Actor, answer_to, told, until_read, while_time_passes
@@ -31,10 +32,13 @@ async def test_a_living_instance_keeps_its_credential_and_a_dead_one_loses_it(st
     one = Claim(hash=HASH, platform="fake", account="", instance=1, host="here", pid=7, home="home", since=1.0)
     two = Claim(hash=HASH, platform="fake", account="", instance=2, host="there", pid=8, home="home", since=2.0)
     async with living(store_url) as life:
-        assert await life.twice(claim_credential, one, {1, 2}) is None
-        assert await life.twice(claim_credential, two, {1, 2}) == one
-        assert await life.twice(claim_credential, two, {2}) is None
-        assert await life.twice(claim_credential, one, {1, 2}) == two
+        for token in "ab":
+            await life.store.run(join, token, "here", 7, life.now)
+        assert await life.twice(claim_credential, one) is None
+        assert await life.twice(claim_credential, two) == one
+        await life.store.run(record_end, 1, "unclean", life.now)
+        assert await life.twice(claim_credential, two) is None
+        assert await life.twice(claim_credential, one) == two
 
 
 async def test_another_home_with_the_same_credential_stays_off_and_says_whose_it_is(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.gateway.scenes import (
     life_of,
     restarted,
     said_in,
+    swept,
     told,
     until_ended,
     until_read,
@@ -276,16 +277,18 @@ async def test_two_recoveries_at_once_do_nothing_twice(store_url: str) -> None:
 
 async def test_a_replica_takes_over_from_a_dead_one(database_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
-    dying, other = World(database_url, agent, [platform]), World(database_url, agent, [FakePlatform()])
+    clock = ManualClock()
+    dying = World(database_url, agent, [platform], clock)
+    other = World(database_url, agent, [FakePlatform()], clock)
     async with dying, other:
         platform.say("one", "tool hold")
         await agent.held("tool hold")
         other.platforms = {"fake": platform}
-        await other.gateway.recovery.sweep()
+        await swept(other)
         assert len(agent.attempts) == 1
         await dying.abandon()
         await until_read(other.store.alive, lambda alive: len(alive) == 1)
-        await other.gateway.recovery.sweep()
+        await swept(other)
         await agent.until(lambda: len(agent.attempts) == 2)
         agent.release()
         entry = await until_read(lambda: entry_of(other, platform, "one"), lambda entry: entry.turn is None)
@@ -363,7 +366,7 @@ async def test_a_replica_applies_the_commands_and_answers_the_backlog_of_a_dead_
             await dying.store.run(accept, each, 10, None)
         await dying.abandon()
         await until_read(other.store.alive, lambda alive: len(alive) == 1)
-        await other.gateway.recovery.sweep()
+        await swept(other)
         await while_time_passes(other, told(platform, "one", answer_to("behind it")))
         await while_time_passes(other, told(platform, "two", answer_to("while away")))
     assert len(platform.texts("one")) == 2

@@ -1,6 +1,7 @@
 """What both engines promise, whichever runs an operation."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.store.engine_operations import (
     put_then_raise,
     until,
 )
+from tests.waiting import WAIT_S, within
 
 Engine = SQLiteStore | PostgresStore
 
@@ -184,3 +186,9 @@ async def test_it_is_alive_while_it_holds(store: Engine) -> None:
     await store.hold(7)
     assert await store.alive() == {7}
     assert store.trouble() is None
+
+
+async def test_it_tells_the_time_and_settles(store: Engine) -> None:
+    assert abs(await store.now() - time.time()) < WAIT_S
+    async with within():
+        await store.settled()

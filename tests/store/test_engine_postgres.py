@@ -265,6 +265,24 @@ async def test_the_hold_comes_back_with_the_server(own_store: PostgresStore, sto
     await until(lambda: only_alive(own_store, 4))
 
 
+async def test_a_restarted_server_settles_when_the_living_have_had_the_time_to_take_their_locks(
+    schema: Path, own_url: str, stopping_postgres: PostgresServer
+) -> None:
+    async with closing(await PostgresStore.open(own_url, schema=schema, grace_s=0.5)) as store:
+        await asyncio.to_thread(stopping_postgres.restart, "immediate")
+        began = await store.now()
+        await store.settled()
+        assert await store.run(uptime) >= 0.5
+        first = await store.now()
+        await store.settled()
+        assert await store.now() - first < first - began + 0.5
+
+
+def uptime() -> Op[float]:
+    rows = yield sql("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8")
+    return float(rows[0][0])
+
+
 async def test_closing_while_the_server_is_away_gives_up_in_time_and_says_so(
     schema: Path, own_url: str, stopping_postgres: PostgresServer
 ) -> None:

@@ -42,7 +42,7 @@ from everturn.store.operations.commands import apply_command
 from everturn.store.operations.compaction import Compaction, compact
 from everturn.store.operations.entries import clear_resume_pending, find_entry, list_entries, mark_resume_pending
 from everturn.store.operations.inbox import accept, turn_away
-from everturn.store.operations.instances import found_unclean, held, join, record_drain, record_end, without_end
+from everturn.store.operations.instances import find_others, found_unclean, held, join, record_drain, record_end
 from everturn.store.operations.joining import choose_busy, join_turn
 from everturn.store.operations.outbox import (
     claim_next,
@@ -305,7 +305,7 @@ class Machine(RuleBasedStateMachine):
     def a_process_comes_or_goes(self, number: int, token: str) -> None:
         now = self.at("web").now
         self.twice(join, token, "host", 1, now)
-        self.twice(held, number)
+        self.twice(held, number, now)
         self.twice(found_unclean, number)
         self.twice(record_drain, number, "restart", "deploy", now)
         self.twice(record_end, number, "unclean", now)
@@ -361,7 +361,7 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Every way of looking sees the same on both."""
         self.both(figures)
-        self.both(without_end, 0)
+        self.both(find_others, 0)
         for entry in self.both(list_entries, "", 99) or ():
             self.both(transcript, str(entry["session_id"]), 0, 999)
 

@@ -35,7 +35,7 @@ async def life(store_url: str) -> AsyncIterator[Life]:
 
 async def joined(life: Life, token: str = "one") -> int:
     number = await life.store.run(join, token, "host", 7, life.now)
-    await life.store.run(held, number)
+    await life.store.run(held, number, life.now)
     return number
 
 

@@ -10,6 +10,7 @@ from everturn.decide.recovery import Verdict
 from everturn.model import ACTIVE, ResumePending, Suspended
 from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.instances import (
+    find_others,
     found_unclean,
     heartbeat,
     held,
@@ -351,16 +352,40 @@ async def test_a_life_without_an_end_is_found_with_its_drain(life: Life) -> None
     for token in "abcd":
         number = await life.store.run(join, token, "host", 1, life.now)
         if token != "d":  # it joined, and died before anybody could see it alive: it owns nothing
-            await life.twice(held, number)
-    await life.twice(heartbeat, 1, life.now + 3)
+            await life.twice(held, number, life.now)
+    assert await life.twice(heartbeat, 1, life.now + 3, life.now + 4) is True
     await life.twice(record_drain, 1, "restart", "deploy", life.now)
     await life.unchanged(record_drain, 1, "stop", "another", life.now)
     await life.twice(record_end, 2, "stop", life.now)
     await life.unchanged(record_end, 2, "unclean", life.now + 1)
     (left,) = await life.store.read(without_end, 3)
     assert (left.number, left.heartbeat_at, left.drain_kind) == (1, life.now + 3, "restart")
+    assert left.alive_at == life.now + 4
     assert await life.store.read(last_end, 3) == ("stop", life.now, None)
     assert await life.store.read(last_end, 2) is None
+
+
+async def test_a_heartbeat_of_a_closed_instance_is_refused(life: Life) -> None:
+    number = await life.store.run(join, "a", "host", 1, life.now)
+    await life.store.run(record_end, number, "unclean", life.now)
+    assert await life.unchanged(heartbeat, number, life.now + 3, life.now + 3) is False
+
+
+async def test_an_instance_that_ended_and_still_owns_work_is_found(life: Life) -> None:
+    for token in "abc":
+        number = await life.store.run(join, token, "host", 1, life.now)
+        await life.store.run(held, number, life.now)
+    await life.called("runs")
+    two = replace(life, instance=2)
+    await two.talk(chat="owes")
+    assert await two.claim("owes") is not None
+    assert (await life.store.read(find_others, 3)).left == []
+    for number in (1, 2):
+        await life.store.run(record_end, number, "unclean", life.now)
+    found = await life.store.read(find_others, 3)
+    assert ([each.number for each in found.left], found.open, found.ended) == ([1, 2], [], 2)
+    await life.die()
+    assert [each.number for each in (await life.store.read(find_others, 3)).left] == [2]
 
 
 async def test_unclean_boots_are_remembered_by_their_start(life: Life) -> None:

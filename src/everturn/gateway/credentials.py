@@ -54,7 +54,7 @@ class Credentials:
             hash=secret_hash, platform=platform.name, account=platform.account, instance=parts.instance,
             host=socket.gethostname(), pid=os.getpid(), home=settings.home, since=parts.clock.now(),
         )  # fmt: skip
-        holder = await parts.store.run(claim_credential, claim, frozenset(await parts.store.alive()))
+        holder = await parts.store.run(claim_credential, claim)
         if holder is None:
             return None
         return admission_words.held_in_database(platform.name, holder.pid, holder.host, holder.home)

@@ -16,6 +16,7 @@ from everturn import points
 from everturn.agent.interface import Agent
 from everturn.clock import Clock
 from everturn.decide import words
+from everturn.errors import InstanceClosed
 from everturn.gateway.asking import Approvals
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
@@ -132,7 +133,8 @@ class Gateway:
         await asyncio.gather(*self._loops, return_exceptions=True)
         self.backlogs.stop()
         self.credentials.let_go()
-        await self._within(self.turns.stop(), FLUSH_S)  # an agent that ignores its end must not keep us alive
+        self.turns.stop()
+        await self._within(self.turns.quiet(), FLUSH_S)  # an agent that ignores its end must not keep us alive
         await self.outbox.stop()
         if stop is not None:
             await self.recovery.close_life(stop.kind)
@@ -144,7 +146,7 @@ class Gateway:
             parts.instance = await parts.store.run(join, token, socket.gethostname(), os.getpid(), parts.clock.now())
         parts.ids = Ids(parts.clock, parts.instance, await parts.store.read(newest_id))
         await parts.store.hold(parts.instance)
-        await parts.store.run(held, parts.instance)
+        await parts.store.run(held, parts.instance, await parts.store.now())
 
     def _restart_asked(self) -> None:
         if not self.asked.done():
@@ -158,6 +160,8 @@ class Gateway:
 
     def _loop_ended(self, task: asyncio.Task[None]) -> None:
         error = RuntimeError("a loop was cancelled") if task.cancelled() else task.exception()
+        if isinstance(error, InstanceClosed):
+            self.turns.stop()  # others run them by now
         if error is not None and not self._stopping and not self.failed.done():
             self.failed.set_exception(error)
 

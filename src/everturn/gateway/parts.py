@@ -88,7 +88,7 @@ class Settings:
     burst_s: float = 0.35  # messages of one author this close together begin one turn, where replies are sent
     collect_s: float = 2.0  # mode collect: how long it must be quiet
     patience: Patience = Patience()  # noqa: RUF009  frozen
-    heartbeat_s: float = 10
+    heartbeat_s: float = 5
     expiry_every_s: float = 300
     upkeep_every_s: float = 3600
     directory_every_s: float = 0.0  # how often platforms and conversations are asked where people talk; 0: never

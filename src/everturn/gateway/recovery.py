@@ -12,11 +12,12 @@ from everturn.decide.keys import origin_of
 from everturn.decide.recovery import Verdict, resumes_by_itself, storm
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
+from everturn.gateway.liveness import Liveness
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.turns import Turns
 from everturn.store.operations.inbox import keys_with_work, waiting_commands
-from everturn.store.operations.instances import Life, found_unclean, last_end, record_end, unclean_boots, without_end
+from everturn.store.operations.instances import Life, find_others, found_unclean, last_end, record_end, unclean_boots
 from everturn.store.operations.outbox import keys_with_replies, recover_sending
 from everturn.store.operations.overview import close_dead, note_planned, note_ready
 from everturn.store.operations.questions import answered_keys
@@ -33,7 +34,6 @@ from everturn.store.operations.recovery import (
 log = structlog.get_logger()
 REASONS = {"restart": "restart_timeout", "stop": "shutdown_timeout"}
 WINDOW_S = 300.0
-HELD_FOR_DEAD_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +56,20 @@ class Recovery:
         self._commands = commands
         self._outbox = outbox
         self._backlogs = backlogs
+        self._liveness = Liveness(parts)
+        self._ended = 0  # how many instances had ended when we last looked for their work
         self._took_up = False  # whether work of another life was taken up, which is told when turns are taken again
 
     async def at_start(self) -> Report:
         """Everything that must be right before the first message is read."""
         store, now = self._parts.store, self._parts.clock.now()
-        dead = await self._dead()
+        dead = await self._liveness.dead_at_start()
         if dead:
             await store.run(found_unclean, self._parts.instance)
-        recovered = [each for life in dead for each in await self._recover(life)]
+        others = await store.read(find_others, self._parts.instance)
+        self._ended = others.ended + len(dead)
+        recovered = [each for life in dead for each in await self._take_over(life)]
+        recovered += [each for life in others.left for each in await self._recover(life)]
         suspended = sum(each.verdict is Verdict.SUSPEND for each in recovered)
         boots = await store.read(unclean_boots, now - WINDOW_S)
         stormy = bool(dead) and storm(boots, now, self._parts.settings.unclean_boots, suspended > 0)
@@ -81,12 +86,16 @@ class Recovery:
         )
 
     async def sweep(self) -> None:
-        """Take over from replicas that died while we live."""
-        dead = await self._dead()
+        """Take over from replicas that died while we live, and go on with what others left that ended as planned."""
+        others = await self._parts.store.read(find_others, self._parts.instance)
+        dead = await self._liveness.dead(others.open)
         for life in dead:
+            await self._take_over(life)
+        for life in others.left:
             await self._recover(life)
-        if dead:
-            self._took_up = True
+        if dead or others.left or others.ended != self._ended:
+            self._ended = others.ended + len(dead)
+            self._took_up = self._took_up or bool(dead)
             await self._apply_commands()
             await self._schedule()
             await self.ready()
@@ -100,21 +109,21 @@ class Recovery:
         points.reached("recovery.ready")
         self._parts.hub.changes.note("instances", "sessions", "turns")
 
-    async def _dead(self) -> list[Life]:
-        others = await self._parts.store.read(without_end, self._parts.instance)
-        if not others:
-            return []
-        alive = await self._parts.store.alive()
-        silent = self._parts.clock.now() - HELD_FOR_DEAD_S
-        return [life for life in others if life.number not in alive or life.heartbeat_at < silent]
-
     async def close_life(self, kind: str) -> None:
         """Our own planned end: what could not be finished or sent in time is put right, then how we ended is written."""
         life = Life(number=self._parts.instance, heartbeat_at=self._parts.clock.now(), drain_kind=kind)
-        await self._recover(life, ended=kind)
+        await self._recover(life)
+        await self._parts.store.run(record_end, life.number, kind, self._parts.clock.now())
 
-    async def _recover(self, life: Life, ended: str = "unclean") -> list[Recovered]:
-        """One dead instance: judge its turns together, put each right, then its replies, then close its life."""
+    async def _take_over(self, life: Life) -> list[Recovered]:
+        """Recover one dead instance, then close it."""
+        self._parts.observing.recovers()
+        recovered = await self._recover(life)
+        await self._parts.store.run(close_dead, life.number, self._parts.instance, self._parts.clock.now())
+        return recovered
+
+    async def _recover(self, life: Life) -> list[Recovered]:
+        """The work of one instance: judge its turns together, put each right, then its replies."""
         store, now = self._parts.store, self._parts.clock.now()
         cause = Interruption(
             instance=life.number,
@@ -123,16 +132,10 @@ class Recovery:
             now=now,
             why=THE_GATEWAY_ENDED,
         )
-        if ended == "unclean":
-            self._parts.observing.recovers()
         verdicts = await store.run(judge, life.number, self._parts.settings.stuck_after)
         recovered = await asyncio.gather(*(self._cut_off(*each, cause) for each in verdicts))
         await store.run(recover_sending, life.number, self._parts.doubts(), now)
         points.reached("recovery.outbox")
-        if ended == "unclean":
-            await store.run(close_dead, life.number, self._parts.instance, now)
-        else:
-            await store.run(record_end, life.number, ended, now)
         return [each for each in recovered if each is not None]
 
     async def _cut_off(self, turn: int, key: str, verdict: Verdict, cause: Interruption) -> Recovered | None:

@@ -9,6 +9,7 @@ import structlog
 from everturn.decide.backlog import ASKED_S
 from everturn.decide.keys import origin_of
 from everturn.decide.session import expired_by
+from everturn.errors import InstanceClosed
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.parts import Parts
 from everturn.gateway.people import People
@@ -34,10 +35,15 @@ class Upkeep:
         self._people = people
 
     async def beat(self) -> None:
-        """Say that we are alive, and look for replicas that are not, and for turns of people who were revoked."""
+        """Say that we are alive, and look for replicas that are not, and for turns of people who were revoked. Raises
+        InstanceClosed when another instance took us for dead: its work is no longer ours.
+        """
+        parts = self._parts
         while True:
-            await self._parts.clock.sleep(self._parts.settings.heartbeat_s)
-            await self._parts.store.run(heartbeat, self._parts.instance, self._parts.clock.now())
+            await parts.clock.sleep(parts.settings.heartbeat_s)
+            alive_at = await parts.store.now()
+            if not await parts.store.run(heartbeat, parts.instance, parts.clock.now(), alive_at):
+                raise InstanceClosed(f"instance {parts.instance} was closed by another one, which took over its work")
             await self._recovery.sweep()
             await self._people.revoke_again()
 

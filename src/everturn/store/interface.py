@@ -16,6 +16,8 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 
+GRACE_S = 5.0  # within this time a living instance has taken its lock again, whatever freed it
+
 Statement = tuple[str, tuple[object, ...]]
 """One SQL text with `$1` parameters, and their values. `/*lock*/` locks the rows read, where the engine has row locks."""
 
@@ -50,6 +52,16 @@ class Store(Protocol):
 
     async def alive(self) -> set[int]:
         """The instance numbers whose process is held alive now (this one included)."""
+        ...
+
+    async def now(self) -> float:
+        """UTC seconds by the database's own clock: the same for all its instances."""
+        ...
+
+    async def settled(self) -> None:
+        """Return when every living instance has had the time to be seen by `alive`: a database that restarts frees all
+        locks at once.
+        """
         ...
 
     def trouble(self) -> str | None:

@@ -20,7 +20,7 @@ import structlog
 from everturn.errors import StoreUnavailable
 from everturn.meters import StoreMeters
 from everturn.store.death import OnDeath, end_process
-from everturn.store.interface import Op, P, Rows, sql
+from everturn.store.interface import GRACE_S, Op, P, Rows, sql
 from everturn.store.migrations import SCHEMA, load
 from everturn.store.postgres_server import PostgresServer, is_conflict, is_fault
 
@@ -63,6 +63,7 @@ class PostgresStore:
         connections: int = 10,
         on_death: OnDeath = end_process,
         close_within_s: float = 5.0,
+        grace_s: float = GRACE_S,
     ) -> None:
         """Use `open`: it brings the schema up to date first."""
         self.commits = 0
@@ -82,6 +83,7 @@ class PostgresStore:
         self._accepting = True
         self._on_death = on_death
         self._close_within_s = close_within_s
+        self._grace_s = grace_s
 
     @classmethod
     async def open(
@@ -93,11 +95,12 @@ class PostgresStore:
         command_timeout_s: float = 30.0,
         on_death: OnDeath = end_process,
         close_within_s: float = 5.0,
+        grace_s: float = GRACE_S,
     ) -> Self:
         """Bring the schema up to date; connections are made when they are needed."""
         server = PostgresServer.at(url, command_timeout_s)
         await server.prepare(load(schema / "postgres"))
-        return cls(server, connections, on_death, close_within_s)
+        return cls(server, connections, on_death, close_within_s, grace_s)
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Run and commit; returns after the commit is durable."""
@@ -124,6 +127,15 @@ class PostgresStore:
     async def alive(self) -> set[int]:
         """Who holds such a lock in this database now."""
         return await self.read(find_alive)
+
+    async def now(self) -> float:
+        """The server's clock."""
+        return await self.read(find_time)
+
+    async def settled(self) -> None:
+        """Wait until the server has run for the grace: it freed all locks when it stopped, and the living take theirs again."""
+        left_s = self._grace_s - await self.read(find_uptime)
+        await asyncio.sleep(min(max(0.0, left_s), self._grace_s))  # its clock may have been set back
 
     def trouble(self) -> str | None:
         """What keeps us from committing or reading now."""
@@ -371,6 +383,16 @@ def find_alive() -> Op[set[int]]:
         INSTANCE_LOCK,
     )
     return {number for (number,) in rows}
+
+
+def find_time() -> Op[float]:
+    rows = yield sql("SELECT extract(epoch FROM clock_timestamp())::float8")
+    return float(rows[0][0])
+
+
+def find_uptime() -> Op[float]:
+    rows = yield sql("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::float8")
+    return float(rows[0][0])
 
 
 async def drive(operation: Op[Any], connection: Connection) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Self, TypeVar
@@ -89,6 +90,13 @@ class SQLiteStore:
     async def alive(self) -> set[int]:
         """Ourselves: whoever holds the home knows that every other instance of it is dead."""
         return set(self._held)
+
+    async def now(self) -> float:
+        """The machine's clock: the file has no other."""
+        return time.time()
+
+    async def settled(self) -> None:
+        """At once: the home's lock does not end before its process."""
 
     def trouble(self) -> str | None:
         """What keeps us from committing or reading now."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import msgspec
 
 from everturn.store.interface import Op, sql
@@ -22,8 +20,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     since: float
 
 
-def claim_credential(claim: Claim, alive: Collection[int]) -> Op[Claim | None]:
-    """Make the secret ours unless a living instance uses it, who is returned. What a dead one held is free."""
+def claim_credential(claim: Claim) -> Op[Claim | None]:
+    """Claim the secret. Returns the holder, or None if it is ours. A holder whose instance has ended holds nothing more: whether
+    it died is judged by recovery alone.
+    """
     yield sql(
         "INSERT INTO credential (hash, platform, account, instance, host, pid, home, since)"
         " VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (hash) DO NOTHING",
@@ -37,7 +37,7 @@ def claim_credential(claim: Claim, alive: Collection[int]) -> Op[Claim | None]:
     holder = Claim(**dict(zip(names, rows[0], strict=True)))
     if holder.instance == claim.instance:
         return None
-    if holder.instance in alive:
+    if (yield sql("SELECT 1 FROM instance WHERE number=$1 AND ended_at IS NULL", holder.instance)):
         return holder
     yield sql(
         "UPDATE credential SET instance=$2, host=$3, pid=$4, home=$5, since=$6, account=$7 WHERE hash=$1",

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from everturn.store.interface import Op, sql
+from everturn.store.interface import Op, Rows, sql
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
-    """An instance that has no end yet."""
+    """An instance, with what its verdict and its recovery need."""
 
     number: int
     heartbeat_at: float
     drain_kind: str | None
+    alive_at: float | None = None  # its last heartbeat by the database's clock: clocks of several machines differ
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """One look at all other instances."""
+
+    open: list[Life]  # without a recorded end
+    left: list[Life]  # ended, and still the owner of running turns or of replies that are being sent
+    ended: int  # how many have ended: a larger number than before means that work became free
+
+
+LIFE = "SELECT number, heartbeat_at, drain_kind, alive_at FROM instance WHERE held=1 AND number<>$1 AND "
+OPEN = LIFE + "ended_at IS NULL ORDER BY number"
+LEFT = (
+    LIFE + "ended_at IS NOT NULL AND (number IN (SELECT instance FROM turn WHERE ended_at IS NULL AND state='running')"
+    " OR number IN (SELECT instance FROM outbox WHERE ended_at IS NULL AND state='sending')) ORDER BY number"
+)
 
 
 def join(token: str, host: str, pid: int, at: float) -> Op[int]:
@@ -37,23 +55,37 @@ def newest_id() -> Op[int]:
     return max(number or 0 for number in rows[0])
 
 
-def held(number: int) -> Op[None]:
+def held(number: int, alive_at: float) -> Op[None]:
     """The process is seen as alive by others from now on; before that it owns nothing and nobody judges it."""
-    yield sql("UPDATE instance SET held=1 WHERE number=$1", number)
+    yield sql("UPDATE instance SET held=1, alive_at=$2 WHERE number=$1", number, alive_at)
 
 
-def heartbeat(number: int, at: float) -> Op[None]:
-    """Still alive."""
-    yield sql("UPDATE instance SET heartbeat_at=$2 WHERE number=$1", number, at)
+def heartbeat(number: int, at: float, alive_at: float) -> Op[bool]:
+    """Record that the instance is alive, by its own clock and by the database's. False when the instance was closed."""
+    rows = yield sql(
+        "UPDATE instance SET heartbeat_at=$2, alive_at=$3 WHERE number=$1 AND ended_at IS NULL RETURNING number",
+        number,
+        at,
+        alive_at,
+    )
+    return bool(rows)
 
 
 def without_end(but: int) -> Op[list[Life]]:
     """Every other life that has no recorded end: dead, unless its process is held alive."""
-    rows = yield sql(
-        "SELECT number, heartbeat_at, drain_kind FROM instance WHERE ended_at IS NULL AND held=1 AND number<>$1 ORDER BY number",
-        but,
-    )
-    return [Life(number=row[0], heartbeat_at=row[1], drain_kind=row[2]) for row in rows]
+    return _lives((yield sql(OPEN, but)))
+
+
+def find_others(but: int) -> Op[Others]:
+    """All other instances that may have left work, in one view of the database."""
+    open_ = _lives((yield sql(OPEN, but)))
+    left = _lives((yield sql(LEFT, but)))
+    ended = yield sql("SELECT count(*) FROM instance WHERE ended_at IS NOT NULL")
+    return Others(open=open_, left=left, ended=ended[0][0])
+
+
+def _lives(rows: Rows) -> list[Life]:
+    return [Life(number=row[0], heartbeat_at=row[1], drain_kind=row[2], alive_at=row[3]) for row in rows]
 
 
 def found_unclean(number: int) -> Op[None]:
