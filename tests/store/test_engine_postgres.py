@@ -85,6 +85,25 @@ async def test_a_connection_lost_inside_an_operation_is_made_again(
         assert proxy.was_cut.is_set()
 
 
+async def test_a_fault_is_over_with_the_call_that_met_it_however_the_call_ends(
+    proxy: CuttingProxy, database_url: str, schema: Path
+) -> None:
+    """Nobody may use that connection again for hours."""
+    async with closing(await PostgresStore.open(proxy.url(database_url), schema=schema)) as store:
+        await store.run(put, 1, "x")
+        proxy.word = b"COMMIT"
+        with pytest.raises(asyncpg.UniqueViolationError):
+            await store.run(insert_twice, [])
+        assert proxy.was_cut.is_set()
+        assert store.trouble() is None
+
+
+def insert_twice(runs: list[int]) -> Op[None]:
+    """The second run finds what the first one could not know: it is refused."""
+    runs.append(1)
+    yield sql("INSERT INTO item VALUES ($1, 'x')", 3 - len(runs))
+
+
 async def test_a_network_that_swallows_everything_is_noticed(
     proxy: CuttingProxy, database_url: str, schema: Path
 ) -> None:

@@ -214,26 +214,23 @@ class PostgresStore:
                 await patience.wait()
             except Exception as error:  # noqa: BLE001  the caller's
                 reject(call[3], error)
-                return
+                break
             else:
-                self._committed(link, call[3], result)
-                self._count(time.perf_counter() - began, reading=call[4])
-                return
+                self._committed(call, result, time.perf_counter() - began)
+                break
+        if self._faults:
+            self._faults.pop(link, None)  # whatever came of it, the server answered
 
-    def _count(self, took: float, *, reading: bool) -> None:
-        if reading:
+    def _committed(self, call: Call, result: object, took: float) -> None:
+        self.commits += 1
+        self.operations += 1
+        if call[4]:
             self._meters.read.add(took)
         else:
             self._meters.commit.add(took)
             self._meters.group.add(1)
-
-    def _committed(self, link: Link, future: asyncio.Future[Any], result: object) -> None:
-        self.commits += 1
-        self.operations += 1
-        if self._faults:
-            self._faults.pop(link, None)
-        if not future.done():
-            future.set_result(result)
+        if not call[3].done():
+            call[3].set_result(result)
 
     async def _keep(self, instance: int, held: asyncio.Event) -> None:
         patience = Patience()
