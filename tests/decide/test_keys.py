@@ -14,6 +14,7 @@ from tests.decide.examples import FEW_AND_MANY
 SHARED_GROUPS = Isolation(group_sessions_per_user=False)
 OWN_THREADS = Isolation(thread_sessions_per_user=True)
 ONLY_THREAD_FLAG = Isolation(group_sessions_per_user=False, thread_sessions_per_user=True)
+ROOMS = Isolation(changing_directs=frozenset({"telegram"}))
 
 
 def source(chat_type: str = "dm", platform: str = "telegram", **ids: str) -> SessionSource:
@@ -39,6 +40,9 @@ def source(chat_type: str = "dm", platform: str = "telegram", **ids: str) -> Ses
         (source("thread", chat_id="7", thread_id="t", user_id="u"), OWN_THREADS, "thread:7:t:@u"),
         (source("thread", chat_id="7", thread_id="t", user_id="u"), ONLY_THREAD_FLAG, "thread:7:t"),
         (source("group"), Isolation(), "group"),
+        (source(chat_id="7", user_id="u"), ROOMS, "dm:7:@u"),
+        (source(chat_id="7", thread_id="t", user_id="u", user_id_alt="v"), ROOMS, "dm:7:t:@v"),
+        (source(chat_id="7"), ROOMS, "dm:7"),
     ],
 )
 def test_each_kind_of_lane_has_its_key(origin: SessionSource, isolation: Isolation, tail: str) -> None:
@@ -77,6 +81,14 @@ def test_two_people_share_a_lane_only_in_a_shared_group() -> None:
     ann, bob = (source("group", chat_id="7", user_id=name) for name in ("ann", "bob"))
     assert session_key(ann) != session_key(bob)
     assert session_key(ann, SHARED_GROUPS) == session_key(bob, SHARED_GROUPS)
+
+
+def test_who_comes_into_a_direct_chat_does_not_continue_the_conversation_of_who_left() -> None:
+    ann, bob = (source(chat_id="!room", user_id=name) for name in ("ann", "bob"))
+    assert session_key(ann, ROOMS) != session_key(bob, ROOMS)
+    assert not is_shared(ann, ROOMS)
+    elsewhere = source(chat_id="7", platform="api", user_id="ann")
+    assert session_key(elsewhere, ROOMS) == session_key(elsewhere)
 
 
 def test_the_message_that_opens_a_thread_shares_its_lane() -> None:
@@ -152,7 +164,9 @@ SOURCES = st.builds(
     scope_id=MAYBE,
     prospective_thread_id=MAYBE,
 )
-ISOLATIONS = st.builds(Isolation, st.booleans(), st.booleans())
+ISOLATIONS = st.builds(
+    Isolation, st.booleans(), st.booleans(), st.sampled_from([frozenset[str](), frozenset({"api", "x@y"})])
+)
 Lane = tuple[str, str, str, str, str, str, str]
 
 
@@ -162,7 +176,7 @@ def lane(origin: SessionSource, isolation: Isolation) -> Lane:
     person = origin.user_id_alt or origin.user_id or ""
     slot = origin.chat_type
     if slot == "dm":
-        person = "" if origin.chat_id else person
+        person = "" if origin.chat_id and origin.platform not in isolation.changing_directs else person
     else:
         slot = "thread" if thread and not origin.thread_id else slot
         split = isolation.group_sessions_per_user and (isolation.thread_sessions_per_user or not thread)

@@ -24,6 +24,12 @@ EAGER = Settings(drain_s=0.0)  # a drain that cuts off at once
 IDLE_HOUR = Policies(default=ResetPolicy("idle", idle_minutes=60))
 
 
+class Rooms(FakePlatform):
+    """A platform whose direct chats are rooms: people come in and leave."""
+
+    direct_members_change = True
+
+
 @dataclass(frozen=True)
 class Attempt:
     """What the agent was given."""

@@ -87,6 +87,27 @@ async def test_an_answer_grows_in_one_message_and_people_see_that_they_are_heard
     assert shown.content["formatted_body"] == "one two three <strong>four</strong>"
 
 
+async def test_who_comes_into_a_chat_of_two_does_not_continue_the_conversation_of_who_left(
+    driver: MatrixDriver, tmp_path: Path
+) -> None:
+    """Promise 8: the room is a chat of two again, and its session is still the one of who left."""
+    ann, bob, room = driver.person("ann"), driver.person("bob"), driver.room("ann")
+    agent = ScriptedAgent(answer=lambda turn: f"{turn.words}: {turn.earlier} messages before")
+    async with World(database(tmp_path), agent, [driver.connected()]) as world:
+        await reads(driver)
+        for words, before in (("my secret", 0), ("and more", 2)):
+            ann.says(room, words)
+            await ann.until(lambda told=f"{words}: {before} messages before": told in driver.texts("ann"))  # type: ignore[misc]
+        ann.invites(room, bob.user_id)
+        bob.joins(room)
+        ann.leaves(room)
+        bob.says(room, "go on")
+        await bob.until(
+            lambda: [each.text for each in bob.screen(room).by(driver.bot.user_id)][-1:] == ["go on: 0 messages before"]
+        )
+        await world.gateway.outbox.quiet()
+
+
 @pytest.mark.prove
 async def test_who_may_invite_is_what_the_settings_and_the_rows_say(driver: MatrixDriver, tmp_path: Path) -> None:
     """Promise 11, as the gateway is composed."""

@@ -19,10 +19,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.~+-]+")
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Whether people in one group, or in one thread, each have a conversation of their own."""
+    """Whether people in one group, or in one thread, each have a conversation of their own. They always have one in the direct
+    chats of the platforms in `changing_directs`: people come into those chats and leave them.
+    """
 
     group_sessions_per_user: bool = True
     thread_sessions_per_user: bool = False
+    changing_directs: frozenset[str] = frozenset()  # names of platforms, as their adapters declare it
 
 
 Lane = tuple[str, str | None, str | None, str | None]
@@ -53,7 +56,8 @@ def _lane(source: SessionSource, isolation: Isolation) -> Lane:
     chat = source.chat_id or None
     participant = source.user_id_alt or source.user_id or None
     if source.chat_type == "dm":
-        return "dm", chat, thread, None if chat else participant
+        own = not chat or source.platform in isolation.changing_directs
+        return "dm", chat, thread, participant if own else None
     alone = isolation.group_sessions_per_user and (not thread or isolation.thread_sessions_per_user)
     # The message that opens a thread and those that follow in it share a lane.
     slot = "thread" if thread and not source.thread_id else source.chat_type

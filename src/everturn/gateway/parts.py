@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from everturn.clock import Clock
 from everturn.decide.admission import CLOSED, Admission
@@ -30,7 +30,15 @@ from everturn.gateway.traces import Traces
 from everturn.ids import Ids
 from everturn.media import Media
 from everturn.model import SessionSource
-from everturn.platform.interface import CanEdit, CanFetch, CanReadBack, CanSend, CanType, Platform
+from everturn.platform.interface import (
+    CanEdit,
+    CanFetch,
+    CanReadBack,
+    CanSend,
+    CanType,
+    HasChangingMembers,
+    Platform,
+)
 from everturn.store.interface import Store
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Start
@@ -121,7 +129,7 @@ class Settings:
         """The session key of what is said here: its agent's, which the sender may have chosen, and its lane's. A chat
         that moved keeps the lane of the number that it had first.
         """
-        lane = replace(source, chat_id=first_chat) if first_chat else source
+        lane = structs.replace(source, chat_id=first_chat) if first_chat else source
         return session_key(lane, self.isolation, agent or agent_for(source, self.routes))
 
 
@@ -142,7 +150,7 @@ class Parts:
         self.media = media  # None: there is no folder for files
         self.store = store
         self.clock = clock
-        self.settings = settings
+        self.settings = replace(settings, isolation=_isolation(settings.isolation, platforms))
         self.platforms = platforms
         self.hub = Hub()
         self.observing = Observing(clock, platforms, Traces(tracer, store, clock) if tracer else None)
@@ -214,6 +222,14 @@ class Parts:
             collect_s=settings.collect_s,
             admission=settings.admission_of(platform),
         )
+
+
+def _isolation(isolation: Isolation, platforms: Mapping[str, Platform]) -> Isolation:
+    """With the platforms whose adapters say that the members of a direct chat can change."""
+    changing = (
+        name for name, each in platforms.items() if isinstance(each, HasChangingMembers) and each.direct_members_change
+    )
+    return replace(isolation, changing_directs=frozenset(changing))
 
 
 def _delivery(platform: Platform, settings: Settings) -> Delivery:

@@ -39,6 +39,18 @@ class Platform(Protocol):
 
 
 @runtime_checkable
+class HasChangingMembers(Protocol):
+    """Its direct chats are rooms: people come in and leave, and the chat stays the same."""
+
+    @property
+    def direct_members_change(self) -> bool:
+        """Whether the members of a direct chat can change. The person is then part of the session key, so that nobody
+        continues the conversation of somebody who left.
+        """
+        ...
+
+
+@runtime_checkable
 class CanPull(Protocol):
     """It is read by us."""
 

@@ -4,6 +4,7 @@ import asyncio
 
 from everturn.agent.tools.memory import MemorySettings, memory_tools
 from tests.agent.tools.benches import Bench
+from tests.gateway.scenes import Rooms
 
 SETTINGS = MemorySettings(memories=3, name_chars=10, text_chars=50)
 
@@ -55,6 +56,13 @@ async def test_where_several_people_speak_only_the_chat_has_a_memory(store_url: 
         assert result == "Remembered 'tea'."
         (result,) = await tools.use_all(("recall", {"whose": "chat"}), **(about | {"user": "bob"}))
         assert result == "tea: green"
+
+
+async def test_the_memory_of_a_room_of_two_is_not_read_by_who_comes_in_later(store_url: str) -> None:
+    async with Bench(store_url, lambda b: memory_tools(SETTINGS, b.store, b.world.clock), platform=Rooms()) as tools:
+        await tools.use("remember", whose="chat", name="secret", text="blue", chat="room", user="ann")
+        assert await tools.use("recall", whose="chat", chat="room", user="ann") == "secret: blue"
+        assert await tools.use("recall", whose="chat", chat="room", user="bob") == "Nothing is remembered about that."
 
 
 async def test_the_same_name_again_replaces_and_forget_forgets(store_url: str) -> None:

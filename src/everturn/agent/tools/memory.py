@@ -53,16 +53,21 @@ class Forget(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def scope_of(turn: TurnContext, whose: Whose) -> str:
-    """The scope in the table: one per agent and person, or agent and chat. Where several people speak there is no person."""
+    """The scope in the table: one per agent and person, or agent and chat. Where several people speak there is no person.
+
+    A direct chat whose key names its person has a memory for each person: the next one in the room reads nothing of it.
+    """
     source, agent = turn.source, turn.key.split(":")[1]
-    if whose == "chat":
-        chat = source.chat_id or source.user_id_alt or source.user_id
-        parts: tuple[str | None, ...] = (whose, agent, source.platform, source.account, source.scope_id, chat)
-        return msgspec.json.encode(parts).decode()
     person = source.user_id_alt or source.user_id
+    own = turn.key.rpartition(":")[2].startswith("@")  # the key names its person
+    if whose == "chat":
+        parts: tuple[str | None, ...] = (whose, agent, source.platform, source.account, source.scope_id)
+        in_room = source.chat_type == "dm" and source.chat_id and own
+        chat = (source.chat_id, person) if in_room else (source.chat_id or person,)
+        return msgspec.json.encode((*parts, *chat)).decode()
     if not person:
         raise ToolError("it is not known who speaks here; use the memory of the chat.")
-    if source.chat_type != "dm" and not turn.key.rpartition(":")[2].startswith("@"):
+    if source.chat_type != "dm" and not own:
         raise ToolError("several people speak in this conversation; use the memory of the chat.")
     return msgspec.json.encode((whose, agent, source.platform, source.account, person)).decode()
 

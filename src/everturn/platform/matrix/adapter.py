@@ -51,6 +51,7 @@ class MatrixPlatform(Writer):
     """Where people write to an account of ours."""
 
     name = NAME
+    direct_members_change = True  # one invites somebody and leaves: the room has two members again
 
     def __init__(self, settings: MatrixSettings, clock: Clock, welcome: Welcome = nobody) -> None:
         self.account = settings.user
