@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.async_api import Browser, expect
 
@@ -71,6 +72,16 @@ async def test_a_link_that_was_used_is_refused_with_words(gateway: Gateway, brow
     await thief.shot("replayed")
     await thief.page.goto(gateway.url)
     await expect(thief.page.locator("#said")).to_contain_text("everturn login")
+
+
+async def test_the_link_of_a_key_leads_to_the_operations(gateway: Gateway, browser: Browser, shots: Path) -> None:
+    key = call(gateway.home, "/control/keys", {"name": "helper", "scopes": ["admin"]})["key"]
+    async with httpx.AsyncClient(base_url=gateway.url, headers={"Authorization": f"Bearer {key}"}) as program:
+        made = await program.post("/control/login")
+    screen = await window(await browser.new_context(), shots)
+    await screen.page.goto(f"{gateway.url}/login#{made.json()['code']}")
+    await screen.page.wait_for_url("**/ops")
+    await expect(screen.page.locator("#how")).not_to_contain_text("Looking")
 
 
 async def test_who_logs_out_is_out_and_what_they_wrote_is_not_lost(gateway: Gateway, screen: Screen) -> None:

@@ -33,7 +33,8 @@ CHAT, READ, OPS, ADMIN = Scope.CHAT, Scope.READ, Scope.OPS, Scope.ADMIN
         ("GET", "/web/conversations", {Scope.OWNER}),
         ("POST", "/files", {Scope.OWNER}),
         ("GET", "/whatever/comes", {Scope.OWNER}),
-        ("POST", "/logout", {Scope.OWNER}),
+        ("POST", "/logout", {ADMIN}),
+        ("GET", "/logout", {Scope.OWNER}),
         ("POST", "/metrics", set()),
     ],
 )

@@ -1,17 +1,22 @@
 """Keys, logins and visits on both engines: each secret opens what it should, once where it should, and no longer."""
 
+import shutil
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from everturn.store.interface import Store
+from everturn.store.interface import Op, Store, sql
+from everturn.store.migrations import SCHEMA
 from everturn.store.open import open_store
 from everturn.store.operations.access import (
     Entrance,
+    Visit,
     add_key,
     add_login,
     find_key,
-    is_visit,
+    find_visit,
+    is_login,
     key_used,
     list_keys,
     log_in,
@@ -70,21 +75,63 @@ async def test_a_login_opens_once_and_not_for_long(store: Store) -> None:
     assert await store.run(log_in, "c", "v1", "b", 2.0, 1000.0) is Entrance.OPEN
     assert await store.run(log_in, "c", "v2", "b", 3.0, 1000.0) is Entrance.USED
     assert await store.run(log_in, "late", "v3", "b", 100.0, 1000.0) is Entrance.EXPIRED
-    assert [await store.read(is_visit, name, 5.0) for name in ("v0", "v1", "v2", "v3")] == [False, True, False, False]
+    assert [await store.read(find_visit, name, 5.0) for name in ("v0", "v1", "v2", "v3")] == [None, Visit(), None, None]
 
 
 async def test_a_visit_ends_by_time_or_by_logging_out(store: Store) -> None:
     for number in range(3):
         await store.run(add_login, f"c{number}", 1.0, 100.0)
         await store.run(log_in, f"c{number}", f"v{number}", "b", 2.0, 1000.0)
-    assert [await store.read(is_visit, "v0", at) for at in (999.0, 1000.0)] == [True, False]
+    assert [await store.read(find_visit, "v0", at) for at in (999.0, 1000.0)] == [Visit(), None]
     assert await store.run(log_out, "v0") == 1
-    assert [await store.read(is_visit, name, 5.0) for name in ("v0", "v1")] == [False, True]
+    assert [await store.read(find_visit, name, 5.0) for name in ("v0", "v1")] == [None, Visit()]
     assert await store.run(log_out, None) == 2
-    assert not await store.read(is_visit, "v1", 5.0)
+    assert await store.read(find_visit, "v1", 5.0) is None
 
 
 async def test_what_is_long_over_is_forgotten(store: Store) -> None:
     await store.run(add_login, "old", 1.0, 100.0)
     await store.run(add_login, "new", 1_000_000.0, 1_000_100.0)
     assert await store.run(log_in, "old", "v", "b", 1_000_000.0, 2_000_000.0) is Entrance.UNKNOWN
+
+
+async def test_a_login_opens_as_long_as_the_store_says_so(store: Store) -> None:
+    await store.run(add_login, "c", 1.0, 100.0)
+    assert [await store.read(is_login, "c", at) for at in (99.0, 100.0)] == [True, False]
+    await store.run(log_in, "c", "v", "b", 2.0, 1000.0)
+    assert [await store.read(is_login, name, 3.0) for name in ("c", "nonsense")] == [False, False]
+
+
+async def test_a_visit_of_a_key_has_the_key_and_ends_with_it(store: Store) -> None:
+    await store.run(add_key, "h1", "bot", "ev_a", ("admin",), 1.0)
+    for code in ("used", "open"):
+        await store.run(add_login, code, 1.0, 100.0, "h1")
+    assert await store.run(log_in, "used", "v1", "b", 2.0, 1000.0) is Entrance.OPEN
+    visit = await store.read(find_visit, "v1", 3.0)
+    assert visit == Visit(key=await store.read(find_key, "h1"), key_hash="h1")
+    await store.run(revoke_key, "bot", 4.0)
+    await store.run(add_key, "h2", "bot", "ev_b", ("admin",), 5.0)  # another of the same name
+    assert await store.read(find_visit, "v1", 6.0) is None
+    assert await store.run(log_in, "open", "v2", "b", 6.0, 1000.0) is Entrance.EXPIRED
+
+
+def old_visit(visit_hash: str) -> Op[None]:
+    """A browser that logged in before it was written down who let it in."""
+    yield sql("INSERT INTO visit (hash, browser, made_at, expires_at) VALUES ($1, 'b', 1.0, 1000.0)", visit_hash)
+
+
+@pytest.mark.parametrize(("scopes", "stays"), [(("admin",), False), (("chat", "ops"), True)])
+async def test_an_older_visit_ends_where_a_key_may_have_made_it(
+    fresh_store_url: str, tmp_path: Path, scopes: tuple[str, ...], *, stays: bool
+) -> None:
+    for path in SCHEMA.rglob("*.sql"):
+        if path.name < next(SCHEMA.rglob("*_logins_of_keys.sql")).name:
+            (tmp_path / path.parent.name).mkdir(exist_ok=True)
+            shutil.copy(path, tmp_path / path.parent.name)
+    before = await open_store(fresh_store_url, schema=tmp_path)
+    await before.run(add_key, "h", "bot", "ev_a", scopes, 1.0)
+    await before.run(old_visit, "v")
+    await before.close()
+    store = await open_store(fresh_store_url)
+    assert await store.read(find_visit, "v", 5.0) == (Visit() if stays else None)
+    await store.close()

@@ -1,6 +1,7 @@
 """The door over real HTTP: who is let in, where, how often, and what everybody is told with every answer."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -33,6 +34,16 @@ async def made_key(web: Web, name: str, *scopes: str) -> str:
 
 def with_key(web: Web, key: str) -> httpx.AsyncClient:
     return web.stranger(Authorization=f"Bearer {key}")
+
+
+@contextlib.asynccontextmanager
+async def browser_of_key(web: Web, key: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser that opened the login link of a program with a key."""
+    async with with_key(web, key) as program:
+        code = (await program.post("/control/login")).json()["code"]
+    async with web.stranger(Origin=web.serving.url) as client:
+        assert (await client.post("/login", json={"code": code})).status_code == 204
+        yield client
 
 
 # -- strangers ---------------------------------------------------------------------------------------------------------
@@ -106,6 +117,32 @@ async def test_a_revoked_key_is_refused_at_once(shared: Web) -> None:
     assert (await shared.client.delete("/control/keys/nobody")).status_code == 404
 
 
+async def test_a_browser_that_a_key_let_in_has_the_keys_rights_and_no_others(web: Web) -> None:
+    async with browser_of_key(web, await made_key(web, "helper", "admin")) as client:
+        codes = [(await client.get(path)).status_code for path in ("/control/keys", "/ops/api/overview", *OWN_PATHS)]
+        assert codes == [200, 200] + [403] * len(OWN_PATHS)
+        assert "helper" in (await client.get("/web/me")).json()["error"]
+        code = (await client.post("/control/login")).json()["code"]
+    async with web.stranger(Origin=web.serving.url) as second:
+        assert (await second.post("/login", json={"code": code})).status_code == 204
+        assert (await second.get("/web/me")).status_code == 403
+        assert (await second.post("/logout")).status_code == 204
+        assert (await second.get("/control/keys")).status_code == 401
+
+
+async def test_a_browser_that_a_key_let_in_is_out_when_the_key_is_revoked(web: Web) -> None:
+    key = await made_key(web, "helper", "admin")
+    async with browser_of_key(web, key) as client, with_key(web, key) as program:
+        late = (await program.post("/control/login")).json()["code"]
+        async with client.stream("GET", "/api/chats/c/events") as stream:
+            assert stream.status_code == 200
+            await web.client.delete("/control/keys/helper")
+            assert await Watcher(stream).over()
+        await made_key(web, "helper", "admin")  # another of the same name
+        assert (await client.get("/control/keys")).status_code == 401
+        assert (await client.post("/login", json={"code": late})).status_code == 403
+
+
 @SHARED
 async def test_a_list_of_keys_holds_no_secret(shared: Web) -> None:
     key = await made_key(shared, "listed", "chat")
@@ -157,8 +194,39 @@ async def test_an_address_that_guesses_is_slowed_down_and_the_owner_is_not(tmp_p
         assert codes == [401] * 5 + [429] * 2
         assert (await web.client.get("/control/status")).status_code == 200
         clock.advance(60)
+        async with web.stranger(Authorization="Bearer guess") as client:
+            assert (await client.get("/control/status")).status_code == 401
+
+
+async def test_a_stranger_at_the_owners_address_does_not_keep_the_owner_out(tmp_path: Path) -> None:
+    async with running(tmp_path, door=Door(per_minute=5, clock=ManualClock())) as web:
+        login = await web.serving.app.visits.make()
         async with web.stranger() as client:
-            assert (await client.get("/")).status_code == 200
+            codes = [(await client.get("/control/status")).status_code for _ in range(6)]
+            codes += [(await client.post("/login", json={"code": f"{n}"})).status_code for n in range(LOGINS + 1)]
+        assert codes == [401] * 5 + [429] + [403] * LOGINS + [429]
+        async with web.stranger(Origin=web.serving.url) as client:
+            page = [await client.get(path) for path in ("/login", "/", "/ops", *["/assets/main.js"] * 20)]
+            assert {answer.status_code for answer in page} == {200}
+            assert (await client.post("/login", json={"code": login.code})).status_code == 204
+            assert (await client.get("/web/me")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "same-origin", "Host": "evil.example"}, 421),
+    ],
+)
+async def test_what_another_sites_page_lets_a_browser_ask_counts_for_nobody(
+    tmp_path: Path, headers: dict[str, str], status: int
+) -> None:
+    async with running(tmp_path, door=Door(per_minute=2, clock=ManualClock())) as web, web.stranger() as client:
+        codes = [(await client.get("/control/status", headers=headers)).status_code for _ in range(5)]
+        assert codes == [status] * 5
+        assert (await client.get("/control/status")).status_code == 401
 
 
 # -- browsers ----------------------------------------------------------------------------------------------------------
@@ -240,12 +308,15 @@ async def test_a_stream_of_another_instance_ends_with_the_next_sign_of_life(tmp_
         assert await Watcher(stream).over()
 
 
-async def test_guessing_codes_ends_soon(web: Web) -> None:
+async def test_guessing_codes_ends_soon_and_a_right_one_opens_all_the_same(web: Web) -> None:
     good = await web.serving.app.visits.make()
     async with web.stranger() as client:
         codes = [(await client.post("/login", json={"code": f"guess{n}"})).status_code for n in range(LOGINS + 2)]
         assert codes == [403] * LOGINS + [429] * 2
-        assert (await client.post("/login", json={"code": good.code})).status_code == 429
+        assert (await client.post("/login", json={"code": good.code})).status_code == 204
+        assert (await client.get("/web/me")).status_code == 200
+        again = await client.post("/login", json={"code": good.code})
+        assert (again.status_code, "everturn login" in again.json()["error"]) == (429, True)
 
 
 @SHARED

@@ -50,6 +50,7 @@ _RULES: tuple[tuple[str, frozenset[Scope], frozenset[Scope]], ...] = (
     ("/control/keys", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/login", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/logout", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
+    ("/logout", frozenset({Scope.OWNER}), frozenset({Scope.ADMIN})),  # a browser that an admin's key let in, too
     ("/control/pair", frozenset({Scope.ADMIN}), frozenset({Scope.ADMIN})),
     ("/control/", frozenset({Scope.READ}), frozenset({Scope.OPS})),
 )

@@ -13,7 +13,10 @@ LOGIN_UNKNOWN = (
 )
 LOGIN_USED = "This link was used before; each opens once. Run `everturn login` where the gateway runs for a new one."
 LOGIN_EXPIRED = "This link is too old. Run `everturn login` where the gateway runs for a new one."
-TOO_MANY_LOGINS = "There were too many attempts to log in from your address. Wait a few minutes, then open a new link."
+TOO_MANY_LOGINS = (
+    "Too many wrong login links were opened from your address. Run `everturn login` where the gateway runs: a new link opens at"
+    " any time."
+)
 WRONG_HOST = (
     "this gateway is not known under that name; use its address, or set server.public_url in everturn.toml to the"
     " address people use"

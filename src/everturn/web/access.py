@@ -27,7 +27,7 @@ from everturn.decide.access import (
     own_origin,
 )
 from everturn.store.interface import Store
-from everturn.store.operations.access import find_key, is_visit, key_used
+from everturn.store.operations.access import AccessKey, find_key, find_visit, key_used
 from everturn.web.answers import Header, Reply, refusal, retry_after
 from everturn.web.buckets import Buckets
 from everturn.web.queries import header_of
@@ -42,7 +42,7 @@ SECRET_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks: the owner, or the program that has a key."""
+    """Who asks: the owner, or somebody with a key."""
 
     name: str
     scopes: frozenset[Scope]
@@ -109,10 +109,10 @@ class Access:
     async def admit(self, scope: Request) -> None:
         """Let a request in, and write down in its scope who it comes from; else raise NotAdmitted."""
         path, method = scope["path"], scope["method"]
-        self._from_us(scope, method)
+        if method not in SAFE:
+            self._from_us(scope)
         if is_open(path):
             if is_page(path):
-                self._slowly(f"address {address_of(scope)}")
                 self._by_name(scope)
             return
         visitor = await self._visitor(scope)
@@ -126,7 +126,7 @@ class Access:
     async def again(self, visitor: Visitor) -> bool:
         """Whether who was let in would still be."""
         if visitor.visit is not None:
-            return await self._store.read(is_visit, visitor.visit, self._clock.now())
+            return await self._store.read(find_visit, visitor.visit, self._clock.now()) is not None
         return visitor.secret is None or await self._store.read(find_key, visitor.secret) is not None
 
     async def _visitor(self, scope: Request) -> Visitor:
@@ -135,7 +135,7 @@ class Access:
             return THE_OWNER
         found = await (self._by_key(given) if given is not None else self._by_cookie(scope))
         if found is None:
-            self._slowly(f"address {address_of(scope)}")
+            self._count_stranger(scope)
             raise NotAdmitted(refusal(401, web_words.WHO_ARE_YOU, CHALLENGE))
         return found
 
@@ -148,9 +148,7 @@ class Access:
         key = await self._store.read(find_key, secret_hash)
         if key is None:
             return None
-        self._slowly(f"key {key.name}")
-        self._note(secret_hash)
-        return Visitor(key.name, granted(key.scopes), key=key.name, secret=secret_hash)
+        return self._with_key(key, secret_hash)
 
     async def _by_cookie(self, scope: Request) -> Visitor | None:
         """A browser. Its name for us is checked before its cookie: another's page must not speak through it."""
@@ -158,15 +156,31 @@ class Access:
         if secret is None:
             return None
         self._by_name(scope)
-        visit = hashed(secret)
-        return (
-            Visitor("owner", OWNER, visit=visit) if await self._store.read(is_visit, visit, self._clock.now()) else None
-        )
+        visit_hash = hashed(secret)
+        visit = await self._store.read(find_visit, visit_hash, self._clock.now())
+        if visit is None:
+            return None
+        if visit.key is None or visit.key_hash is None:
+            return Visitor("owner", OWNER, visit=visit_hash)
+        return self._with_key(visit.key, visit.key_hash, visit_hash)
 
-    def _from_us(self, scope: Request, method: str) -> None:
+    def _with_key(self, key: AccessKey, secret_hash: str, visit: str | None = None) -> Visitor:
+        """Somebody with a key, or a browser that was let in by one: it has the key's rights and counts as the key."""
+        self._slowly(f"key {key.name}")
+        self._note(secret_hash)
+        return Visitor(key.name, granted(key.scopes), key=key.name, secret=secret_hash, visit=visit)
+
+    def _count_stranger(self, scope: Request) -> None:
+        """Count a request without a valid secret for its address; not what another site's page lets a browser there send."""
+        self._from_us(scope)
+        if _text(scope, b"sec-fetch-site") is not None:
+            self._by_name(scope)
+        self._slowly(f"address {address_of(scope)}")
+
+    def _from_us(self, scope: Request) -> None:
         """What changes something is asked by our own page, or by no page at all."""
         origin, site = _text(scope, b"origin"), _text(scope, b"sec-fetch-site")
-        if method not in SAFE and not own_origin(origin, site, _text(scope, b"host"), self.place):
+        if not own_origin(origin, site, _text(scope, b"host"), self.place):
             raise NotAdmitted(refusal(403, web_words.WRONG_ORIGIN))
 
     def _by_name(self, scope: Request) -> None:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from everturn.clock import Clock
 from everturn.decide import web_words
 from everturn.store.interface import Store
-from everturn.store.operations.access import Entrance, add_login, log_in, log_out
+from everturn.store.operations.access import Entrance, add_login, is_login, log_in, log_out
 from everturn.web.access import Access, address_of, hashed, visitor_of
 from everturn.web.bodies import json_response, small_body
 
@@ -66,30 +66,33 @@ class Visits:
             Route("/control/logout", self.log_out_all, methods=["POST"]),
         ]
 
-    async def make(self) -> Login:
-        """A new login code."""
+    async def make(self, key_hash: str | None = None) -> Login:
+        """A new login code: of the owner, or of a key, whose rights the browser will have."""
         code, now = secrets.token_urlsafe(24), self._clock.now()
-        await self._store.run(add_login, hashed(code), now, now + LOGIN_S)
+        await self._store.run(add_login, hashed(code), now, now + LOGIN_S, key_hash)
         return Login(code, now + LOGIN_S)
 
-    async def new_login(self, _: Request) -> Response:
-        """`POST /control/login`: for `everturn login`."""
-        login = await self.make()
+    async def new_login(self, request: Request) -> Response:
+        """`POST /control/login`: for `everturn login`. Nobody gives a browser more rights than they have, or for longer."""
+        visitor = visitor_of(request.scope)
+        login = await self.make(visitor.secret if visitor is not None else None)
         return json_response(
             {"code": login.code, "expires_at": login.expires_at, "public_url": self._access.place.public_url}
         )
 
     async def log_in(self, request: Request) -> Response:
-        """`POST /login`: a code for a cookie, once."""
-        name = address_of(request.scope)
-        wait = self._access.logins.wait(name)
-        if wait is not None:
-            raise HTTPException(429, web_words.TOO_MANY_LOGINS, {"retry-after": str(int(wait) + 1)})
+        """`POST /login`: a code for a cookie, once. Only wrong codes are counted, and a right one is never refused: strangers may
+        share the owner's address, as they do behind a proxy.
+        """
         try:
             code = _read_code(await small_body(request)).code
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise HTTPException(400, 'the body must be JSON like {"code": "..."}') from None
-        secret, now = secrets.token_urlsafe(32), self._clock.now()
+        name, secret, now = address_of(request.scope), secrets.token_urlsafe(32), self._clock.now()
+        wait = self._access.logins.wait(name)
+        # Who has guessed too often costs a read, and no write.
+        if wait is not None and not await self._store.read(is_login, hashed(code), now):
+            raise HTTPException(429, web_words.TOO_MANY_LOGINS, {"retry-after": str(int(wait) + 1)})
         browser = request.headers.get("user-agent", "")[:BROWSER_CHARS]
         entrance = await self._store.run(log_in, hashed(code), hashed(secret), browser, now, now + VISIT_S)
         if entrance is not Entrance.OPEN:

@@ -27,6 +27,13 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: float | None
 
 
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """A browser that has logged in; with the key that let it in, or None when the owner did."""
+
+    key: AccessKey | None = None
+    key_hash: str | None = None
+
+
 class Entrance(StrEnum):
     """What became of a login code."""
 
@@ -77,44 +84,60 @@ def key_used(secret_hash: str, at: float) -> Op[None]:
     yield sql("UPDATE access_key SET used_at=$2 WHERE hash=$1", secret_hash, at)
 
 
-def add_login(code_hash: str, at: float, expires_at: float) -> Op[None]:
-    """Keep a login code; what has been over for long is forgotten on the way."""
+def add_login(code_hash: str, at: float, expires_at: float, key_hash: str | None = None) -> Op[None]:
+    """Keep a login code, with the key that asked for it, if one did; what has been over for long is forgotten on the way."""
     yield sql("DELETE FROM login WHERE expires_at<$1", at - KEPT_S)
     yield sql("DELETE FROM visit WHERE expires_at<$1", at)
     yield sql(
-        "INSERT INTO login (hash, made_at, expires_at) VALUES ($1, $2, $3) ON CONFLICT (hash) DO NOTHING",
+        "INSERT INTO login (hash, made_at, expires_at, key_hash) VALUES ($1, $2, $3, $4) ON CONFLICT (hash) DO NOTHING",
         code_hash,
         at,
         expires_at,
+        key_hash,
     )
+
+
+def is_login(code_hash: str, at: float) -> Op[bool]:
+    """Whether a login code would open now."""
+    return bool((yield sql("SELECT 1 FROM login WHERE hash=$1 AND used_at IS NULL AND expires_at>$2", code_hash, at)))
 
 
 def log_in(code_hash: str, visit_hash: str, browser: str, at: float, expires_at: float) -> Op[Entrance]:
     """Turn a login code into a visit, once."""
-    rows = yield sql("SELECT expires_at, used_at, visit FROM login WHERE hash=$1/*lock*/", code_hash)
+    rows = yield sql("SELECT expires_at, used_at, visit, key_hash FROM login WHERE hash=$1/*lock*/", code_hash)
     if not rows:
         return Entrance.UNKNOWN
-    valid_until, used_at, visit = rows[0]
+    valid_until, used_at, visit, key_hash = rows[0]
     if visit == visit_hash:
         return Entrance.OPEN  # this operation ran before
     if used_at is not None:
         return Entrance.USED
     if valid_until <= at:
         return Entrance.EXPIRED
+    if key_hash is not None and (yield from find_key(key_hash)) is None:
+        return Entrance.EXPIRED
     yield sql("UPDATE login SET used_at=$2, visit=$3 WHERE hash=$1", code_hash, at, visit_hash)
     yield sql(
-        "INSERT INTO visit (hash, browser, made_at, expires_at) VALUES ($1, $2, $3, $4)",
+        "INSERT INTO visit (hash, browser, made_at, expires_at, key_hash) VALUES ($1, $2, $3, $4, $5)",
         visit_hash,
         browser,
         at,
         expires_at,
+        key_hash,
     )
     return Entrance.OPEN
 
 
-def is_visit(visit_hash: str, at: float) -> Op[bool]:
-    """Whether a browser with this cookie has logged in and may still enter."""
-    return bool((yield sql("SELECT 1 FROM visit WHERE hash=$1 AND expires_at>$2", visit_hash, at)))
+def find_visit(visit_hash: str, at: float) -> Op[Visit | None]:
+    """The visit of a browser with this cookie, if it may still enter: one that a key let in ends with the key."""
+    rows = yield sql("SELECT key_hash FROM visit WHERE hash=$1 AND expires_at>$2", visit_hash, at)
+    if not rows:
+        return None
+    (key_hash,) = rows[0]
+    if key_hash is None:
+        return Visit()
+    key = yield from find_key(key_hash)
+    return None if key is None else Visit(key=key, key_hash=key_hash)
 
 
 def log_out(visit_hash: str | None) -> Op[int]:

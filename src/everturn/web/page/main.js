@@ -428,9 +428,10 @@ async function greet() {
       composer.commands = me.commands;
       composer.fileBytes = me.file_bytes;
       $('version').textContent = me.version;
-      return true;
+      return '';
     } catch (error) {
-      if (error instanceof Refused && error.status === 401) return false;
+      if (error instanceof Refused && error.status === 401) return '/login';
+      if (error instanceof Refused && error.status === 403) return '/ops'; // a key let this browser in: it may not speak here
       lost(AWAY);
       await pause(1000);
     }
@@ -440,8 +441,9 @@ async function greet() {
 async function start() {
   listen();
   ideas();
-  if (!(await greet())) {
-    location.replace('/login');
+  const elsewhere = await greet();
+  if (elsewhere) {
+    location.replace(elsewhere);
     return;
   }
   keepCopy();
