@@ -57,6 +57,15 @@ async def test_rows_are_plain_tuples_in_a_list(store: Engine) -> None:
     assert type(rows[0]) is tuple
 
 
+async def test_a_statement_says_how_many_rows_it_wrote(store: Engine) -> None:
+    def insert(number: int) -> Op[Rows]:
+        text = "INSERT INTO item (id, body) VALUES (1, 'x'), ($1, 'y') ON CONFLICT (id) DO NOTHING/*did*/"
+        return (yield sql(text, number))
+
+    assert [len(await store.run(insert, number)) for number in (2, 3, 3)] == [2, 1, 0]
+    assert await store.read(numbers) == [1, 2, 3]
+
+
 async def test_a_statement_without_result_gives_no_rows(store: Engine) -> None:
     def insert() -> Op[Rows]:
         return (yield sql("INSERT INTO item (id, body) VALUES (1, 'x')"))

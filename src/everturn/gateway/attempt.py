@@ -25,6 +25,7 @@ class Attempt:
         self.spoke = spoke  # something is owed to the people of this key: deliver it
         self.suspect = is_suspect(begun.unclean_ends, parts.settings.stuck_after)
         self.called = begun.called  # an end is an interruption: a model was called, or the agent is not ours
+        self.marked = begun.called  # and that is stored
         self.seq = begun.seq
         self.waiting = begun.waiting  # messages and commands behind it, as the last commit saw
         self.called_on = False  # somebody wrote since it last looked

@@ -68,6 +68,7 @@ class Live:
         self.text = ""  # what the turn has said so far
         self.before = ""  # of it, what was said before a tool was used: it stays above what follows
         self.hand: Hand | None = None  # None: the bubble is not opened
+        self.began = False  # it is being opened, or was
         self._status = ""  # how it goes, beneath the text until there is more of it
         self._seen = ""  # the text that is on the screen
         self._at = parts.clock.monotonic()  # when the screen was changed
@@ -133,6 +134,7 @@ class Live:
     def _go_on(self) -> None:
         self._changed.set()
         if self._task is None and not self._closed:
+            self.began = True
             self._task = asyncio.create_task(self._run(), name=f"bubble {self._begun().turn}")
 
     async def _run(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from everturn import points
 from everturn.agent.interface import NO_USAGE, RunTool
@@ -112,9 +113,12 @@ class JournaledTurn:
         self._attempt.asks()
         if plan.requests and self._parts.settings.limits.any():
             future = self._store.run(calling_with_plan, self._attempt.begun, _counted(self._attempt, plan))
+        elif self._attempt.marked:
+            future = asyncio.get_running_loop().create_future()
+            future.set_result(None)
         else:
             future = self._store.run(calling, self._attempt.begun.turn)
-        future.add_done_callback(_called)
+        future.add_done_callback(partial(_called, self._attempt))
         return future
 
     def stream(self, text: str) -> None:
@@ -202,6 +206,7 @@ def _counted(attempt: Attempt, plan: Usage) -> Plan:
     )
 
 
-def _called(future: asyncio.Future[None]) -> None:
+def _called(attempt: Attempt, future: asyncio.Future[None]) -> None:
     if not future.cancelled() and future.exception() is None:
+        attempt.marked = True
         points.reached("turn.calling")

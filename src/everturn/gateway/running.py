@@ -103,6 +103,7 @@ class Runner:
         attempt.close_bubble()
         cut = words.cut(answer.text) if answer.cut else None
         before = attempt.bubble.before if attempt.bubble is not None else ""
+        grew = begun.attempt > 1 or (attempt.bubble is not None and attempt.bubble.began)
         finishing = parts.store.run(
             finish,
             begun,
@@ -113,6 +114,7 @@ class Runner:
             answer.usage,
             cut,
             whole(before, message.content if cut is None else cut, attempt.look),
+            grew=grew,
         )
         # What follows the commit happens even if this task is cancelled meanwhile.
         finishing.add_done_callback(partial(self._finished, attempt, delivery))

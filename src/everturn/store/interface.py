@@ -19,7 +19,9 @@ Rows = list[Row]
 GRACE_S = 5.0  # within this time a living instance has taken its lock again, whatever freed it
 
 Statement = tuple[str, tuple[object, ...]]
-"""One SQL text with `$1` parameters, and their values. `/*lock*/` locks the rows read, where the engine has row locks."""
+"""One SQL text with `$1` parameters, and their values. `/*lock*/` locks the rows read, where the engine has row locks. `/*did*/` at
+the end of a text that writes gives a row for each that was written, whose values do not matter.
+"""
 
 Op = Generator[Statement, Rows, T]
 

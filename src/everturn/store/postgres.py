@@ -366,6 +366,7 @@ class Texts(dict[str, str]):
         if len(self) >= KEPT_TEXTS:
             self.clear()
         native = text.replace("/*lock*/", " FOR UPDATE").replace("/*skip*/", " FOR UPDATE SKIP LOCKED")
+        native = native.replace("/*did*/", " RETURNING 1")
         self[text] = native
         return native
 

@@ -38,13 +38,18 @@ def name_of(turn: int) -> Op[str]:
     return f"{turn}.{rows[0][0]}" if rows[0][0] else str(turn)
 
 
-def owe_answer(begun: Begun, text: str, at: float, delivery: Delivery, instance: int) -> Op[Reply | None]:
-    """The obligation to deliver an answer: in the turn's bubble if it has one. The reply when it is ours to send at once."""
+def owe_answer(
+    begun: Begun, text: str, at: float, delivery: Delivery, instance: int, *, grew: bool
+) -> Op[Reply | None]:
+    """The obligation to deliver an answer: in the turn's bubble if it has one. The reply when it is ours to send at once.
+
+    Not `grew`: nothing of the turn was ever shown, so that it has no bubble.
+    """
     # Also where nothing grows at present: an earlier life may have shown first words on a platform that is off by now.
-    rows = [] if delivery.by_event else (yield sql(ROW, begun.turn))
+    rows = (yield sql(ROW, begun.turn)) if grew and not delivery.by_event else []
     if not rows:
         reply = yield from owe(begun.turn, begun.key, begun.turn, REPLY, begun.source, text, at, delivery, instance)
-        return (yield from _named(begun.turn, reply)) if delivery.streams else reply
+        return (yield from _named(begun.turn, reply)) if grew and delivery.streams else reply
     state, bubble = rows[0][0], bubble_of(rows[0][3])
     if bubble is not None and bubble.hold is not None:
         yield from _in_doubt(begun.turn, text, rows[0][2], bubble, at)

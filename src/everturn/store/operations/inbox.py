@@ -31,7 +31,7 @@ JOIN_QUEUE = (
 ADD = (
     "INSERT INTO inbox (id, ext_id, platform, account, key, kind, source, body, state, place, turn, accepted_at, busy,"
     " brought, fingerprint, attachments, album, edition) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,"
-    " $14, $15, $16, $17, $18) ON CONFLICT (ext_id, platform, account) DO NOTHING RETURNING id"
+    " $14, $15, $16, $17, $18) ON CONFLICT (ext_id, platform, account) DO NOTHING/*did*/"
 )
 SAME = (
     "SELECT id, body, key, turn, busy, fingerprint, edited_at FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3"

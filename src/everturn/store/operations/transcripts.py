@@ -15,6 +15,7 @@ ADD_MESSAGE = (
     "INSERT INTO message (session_id, seq, role, content, calls, call_id, unknown, extra, author, turn, attempt, at)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (session_id, seq) DO NOTHING"
 )
+ADD_AND_TELL = f"{ADD_MESSAGE}/*did*/"
 TAIL_ROWS = 64
 
 
@@ -38,7 +39,7 @@ def message_of(row: Row) -> Message:
 def written(begun: Begun, message: Message, *, tell: bool = False) -> Statement:
     """Store a row, once; with `tell` a row comes back when it was not stored before."""
     return sql(
-        f"{ADD_MESSAGE} RETURNING seq" if tell else ADD_MESSAGE,
+        ADD_AND_TELL if tell else ADD_MESSAGE,
         begun.session_id,
         message.seq,
         message.role,

@@ -163,11 +163,13 @@ def finish(
     usage: Usage = NOTHING,
     cut: str | None = None,
     bubble: str | None = None,
+    *,
+    grew: bool = True,
 ) -> Op[Finished]:
     """The answer, the obligation to deliver it, the events and the entry's state: one transaction.
 
     `cut` is what the user is shown of an answer that is not whole, in place of its words. `bubble` is what a bubble shows:
-    the same, beneath what was said before tools were used.
+    the same, beneath what was said before tools were used. Not `grew`: nothing of the turn was ever shown.
     """
     at, shown = answer.at, answer.content if cut is None else cut
     facts = _answer_facts(begun, answer, shown) if delivery.by_event else []
@@ -187,7 +189,7 @@ def finish(
         yield sql("UPDATE entry SET tail_key=$2, tail_at=$3 WHERE key=$1", begun.key, acknowledge, at)
     if usage.requests:
         yield from count_usage(begun, usage)
-    reply = yield from owe_answer(begun, shown if bubble is None else bubble, at, delivery, instance)
+    reply = yield from owe_answer(begun, shown if bubble is None else bubble, at, delivery, instance, grew=grew)
     events = (yield from append_events(begun.key, rows[0][0] - len(facts), facts)) if facts else ()
     return Finished(events=events, reply=reply, more=rows[0][1] > 0)
 
