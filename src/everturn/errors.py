@@ -15,6 +15,7 @@ EverturnError
 ├── NoRoom                 there is no room for another file
 ├── Full                   a bound was reached; `retry_after_s` says when to try again
 ├── Spent                  a spending limit is reached: no model call; the message says which and until when
+├── ToolFailed             a tool call failed; the message is its result, for the model
 ├── Unanswerable           the agent can not answer this turn; the message is for the user, `kind` for the journal
 └── PlatformError
     ├── TryLater           nothing was sent; try again after `delay_s`
@@ -87,6 +88,14 @@ class Full(EverturnError):
 
 class Spent(EverturnError):
     """A spending limit is reached; the message is for the user."""
+
+
+class ToolFailed(EverturnError):
+    """A tool call failed; the message is its result. `unknown`: it may have happened."""
+
+    def __init__(self, result: str, *, unknown: bool = False) -> None:
+        super().__init__(result)
+        self.unknown = unknown
 
 
 class Unanswerable(EverturnError):

@@ -192,6 +192,14 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: float | None = None
 
 
+class RowOutcome(StrEnum):
+    """How a transcript row ended that did not end as it should."""
+
+    STOPPED = "stopped"  # an answer that somebody stopped: its text is what had been streamed by then
+    FAILED = "failed"  # the result of a tool call that failed
+    SKIPPED = "skipped"  # what stands for the result of a tool call that was not run
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A transcript row: what the user, the agent or a tool said."""
 
@@ -207,6 +215,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     author: str | None = None  # who said it, where several people speak
     turn: int | None = None
     at: float = 0.0
+    outcome: str | None = None  # RowOutcome; None: the row is whole
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

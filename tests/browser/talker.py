@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from everturn.agent.interface import Answer, TurnContext
+from everturn.errors import ToolFailed
 from everturn.model import Effect, ToolCall
 from tests.waiting import WAIT_S, poll
 
@@ -36,6 +37,11 @@ async def plain_result(_call: ToolCall, _key: str) -> str:
     return "it is done"
 
 
+async def failed_result(_call: ToolCall, _key: str) -> str:
+    """A tool that fails."""
+    raise ToolFailed("Error: no such whale")
+
+
 class Talker:
     """Answers by the first word."""
 
@@ -47,6 +53,8 @@ class Talker:
                 return await self._slow(turn)
             case "tool":
                 return await self._tool(turn)
+            case "fail":
+                return await self._fail(turn)
             case "ask":
                 return await self._ask(turn)
             case "die":
@@ -74,6 +82,11 @@ class Talker:
         )
         await turn.step("Let me look.", [call], hostile_result)
         return Answer("looked")
+
+    async def _fail(self, turn: TurnContext) -> Answer:
+        await turn.calling()
+        await turn.step("", [ToolCall(id="1", name="look", effect=Effect.PURE)], failed_result)
+        return Answer("it failed")
 
     async def _ask(self, turn: TurnContext) -> Answer:
         call = ToolCall(

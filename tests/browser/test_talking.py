@@ -91,11 +91,24 @@ async def test_the_last_message_is_changed_and_sent_again(screen: Screen) -> Non
     await expect(screen.page.locator("li.user .bubble")).to_have_text(["first words", "right words"])
 
 
-async def test_what_runs_is_stopped(screen: Screen) -> None:
+async def test_a_call_that_failed_is_seen_to_have_failed(screen: Screen) -> None:
+    await screen.talk("fail")
+    await expect(screen.page.locator(".call summary")).to_contain_text("failed")
+    await expect(screen.page.locator(".call summary .dot.failed")).to_be_visible()
+
+
+async def test_what_runs_is_stopped_and_what_it_had_said_stays(screen: Screen, gateway: Gateway) -> None:
     await screen.say("slow")
     await expect(screen.answers().locator(".live")).to_be_visible()
     await screen.page.locator("#stop").click()
     await expect(screen.said().locator(".status")).to_contain_text("stopped")
+    await expect(screen.answers().locator(".bubble")).to_have_text("attempt 1: one two")
+    await expect(screen.answers().locator(".foot")).to_contain_text("Stopped.")
+    gateway.kill()
+    gateway.start()
+    await screen.page.reload()
+    await expect(screen.answers().locator(".bubble")).to_have_text("attempt 1: one two")
+    await expect(screen.answers().locator(".foot")).to_contain_text("Stopped.")
     await expect(screen.page.locator("li.command")).to_contain_text("Stopped.")
     await expect(screen.page.locator("#stop")).to_be_hidden()
     await screen.talk("go on")

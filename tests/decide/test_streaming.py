@@ -12,6 +12,7 @@ from everturn.decide.streaming import (
     growing,
     grown,
     is_silence,
+    not_said_before,
     part_key,
     resolved,
     room,
@@ -170,6 +171,22 @@ def test_another_text_is_new_as_a_whole(before: str, text: str, by: int) -> None
 def test_what_was_said_before_a_tool_stands_above_what_follows(before: str, text: str, shown: str) -> None:
     assert together(before, text) == so_far(before, text) == stated(before, text) == shown
     assert not text or whole(before, text) == shown
+
+
+@pytest.mark.parametrize(
+    ("said", "before", "new"),
+    [
+        ("It is a wh", "", "It is a wh"),
+        ("Let me look.\n\nIt is a wh", "Let me look. ", "It is a wh"),
+        ("```\ncode\n```\n\nDo", "```\ncode", "Do"),
+        ("Let me look.", "Let me look.", ""),
+        ("Let me", "Let me look.", ""),  # the message on the screen is older than the step
+        ("Something else", "Let me look.", ""),
+        ("", "", ""),
+    ],
+)
+def test_what_a_streaming_message_says_beyond_the_committed_steps(said: str, before: str, new: str) -> None:
+    assert not_said_before(said, before) == new
 
 
 @pytest.mark.parametrize(

@@ -146,10 +146,13 @@ async def test_an_end_without_an_answer_is_the_bubbles_last_shape(store_url: str
         platform.say("one", "hello")
         agent.go(3)
         await seen(platform, f"one two three{CURSOR}")
+        session_id = await session_of(world, platform, "one")
         platform.say("one", command)
         if words:
             await told(platform, "one", words)
             assert platform.texts("one")[0] == f"one two three\n\n{words}"
+            last = (await said_in(world, session_id))[-1]
+            assert (last.role, last.content, last.outcome) == ("assistant", "one two three", "stopped")
         else:
             await told(platform, "one", "rollback")
             platform.say("one", "again")

@@ -13,7 +13,7 @@ import structlog
 from everturn.agent import wire
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import Clock
-from everturn.errors import Unanswerable
+from everturn.errors import ToolFailed, Unanswerable
 from everturn.model import Effect, ToolCall, Usage
 
 log = structlog.get_logger()
@@ -140,13 +140,13 @@ class _Asking:
             except Gone as gone:
                 if call.effect is Effect.ONCE:
                     self._peer.drop()
-                    return OUTCOME_UNKNOWN
+                    raise ToolFailed(OUTCOME_UNKNOWN, unknown=True) from gone
                 tries += 1
                 await self._wait(gone, tries)
             except Unanswerable as error:
                 if isinstance(error, wire.Malformed):
                     raise
-                return f"Error: {error}"
+                raise ToolFailed(f"Error: {error}") from error
 
     async def _turn_request(self) -> bytes:
         turn = self._turn

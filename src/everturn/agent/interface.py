@@ -10,7 +10,8 @@ from typing import Protocol, runtime_checkable
 from everturn.model import Brought, Message, SessionSource, ToolCall, Usage
 
 RunTool = Callable[[ToolCall, str], Awaitable[str]]
-"""Runs one tool call; the second argument is a key that is the same for every repetition of this call."""
+"""Runs one tool call; the second argument is a key that is the same for every repetition of this call. Raises ToolFailed
+(errors.py) with the result of a call that failed."""
 
 NO_USAGE = Usage()
 

@@ -11,7 +11,7 @@ import structlog
 
 from everturn.agent.interface import RunTool, TurnContext
 from everturn.decide.turn_place import place_of_turn
-from everturn.errors import StoreError
+from everturn.errors import StoreError, ToolFailed
 from everturn.model import Effect, Json, ToolCall
 
 log = structlog.get_logger()
@@ -108,16 +108,16 @@ class Toolbox:
         async def run(call: ToolCall, key: str) -> str:
             tool = self._tools.get(call.name)
             if tool is None:
-                return f"Error: there is no tool named {call.name!r} now."
+                raise ToolFailed(f"Error: there is no tool named {call.name!r} now.")
             try:
                 return await tool.run(_arguments(call.arguments), Place(turn, call, key))
             except ToolError as error:
-                return f"Error: {error}"
-            except StoreError:
+                raise ToolFailed(f"Error: {error}") from error
+            except (StoreError, ToolFailed):
                 raise
-            except Exception as error:  # noqa: BLE001  a tool that breaks must not end its turn
+            except Exception as error:  # a tool that breaks must not end its turn
                 log.warning("tool failed", tool=call.name, turn=turn.id, error=repr(error))
-                return f"Error: the tool failed ({type(error).__name__})."
+                raise ToolFailed(f"Error: the tool failed ({type(error).__name__}).") from error
 
         return run
 

@@ -38,6 +38,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     unknown: bool = False
     author: str | None = None
     extra: str | None = None
+    outcome: str | None = None  # "stopped", "failed" or "skipped" (model.RowOutcome)
 
 
 class TurnRequest(msgspec.Struct, frozen=True, tag="turn", kw_only=True):
@@ -148,7 +149,16 @@ def decoded(line: bytes) -> Line:
 def rows(messages: Sequence[Message]) -> tuple[Row, ...]:
     """Transcript rows as the agent sees them."""
     return tuple(
-        Row(each.role, each.content, _calls(each.calls), each.call_id, each.unknown, each.author, each.extra)
+        Row(
+            each.role,
+            each.content,
+            _calls(each.calls),
+            each.call_id,
+            each.unknown,
+            each.author,
+            each.extra,
+            each.outcome,
+        )
         for each in messages
     )
 

@@ -103,7 +103,7 @@ REGISTRY: tuple[Declared, ...] = (
         name="stop",
         aliases=("cancel",),
         line="stop the running task and keep the conversation",
-        more="Messages that wait are answered next.",
+        more="What was said of the answer stays, as an answer that was cut off. Messages that wait are answered next.",
         busy=Busy.END,
     ),
     Declared(

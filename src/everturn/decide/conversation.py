@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from everturn.decide.names import authored
-from everturn.model import Message
+from everturn.model import Message, RowOutcome
 
 NO_RESULT = "There is no result: this call was not finished."
 _CALL_BYTES = 24  # what a provider's format adds to a message, about
@@ -81,7 +81,8 @@ def _line(row: Message) -> str:
     )
     words = authored(row.author, row.content) if row.role == "user" else row.content
     calls = "".join(f"\n(used {call.name} with {call.arguments[:500]})" for call in row.calls)
-    return f"{who}: {words[:_ROW_CHARS]}{calls}"
+    stopped = "\n(stopped here, unfinished)" if row.outcome == RowOutcome.STOPPED else ""
+    return f"{who}: {words[:_ROW_CHARS]}{calls}{stopped}"
 
 
 def _row_tokens(row: Message) -> int:

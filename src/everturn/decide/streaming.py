@@ -146,6 +146,14 @@ def said_before(rows: Sequence[Message], asked: Collection[str], look: Look = PL
     return before
 
 
+def not_said_before(said: str, before: str) -> str:
+    """Of all that a turn has said, what follows what its committed steps said. Nothing where that can not be told: what
+    stands in the transcript already is not written there again.
+    """
+    before = balanced(before.rstrip()) if before.strip() else ""
+    return said[len(before) :].strip() if said.startswith(before) else ""
+
+
 def _without_thoughts(text: str) -> str:
     """Without the blocks that are closed. That a tag is closed nowhere is found out once: a model that can be brought to
     write thousands of opening ones must not hold everybody up.

@@ -8,12 +8,13 @@ from msgspec.structs import replace
 
 from everturn.decide.patience import Told
 from everturn.decide.recovery import is_suspect
+from everturn.decide.text import storable
 from everturn.gateway.bubbles import Live
 from everturn.gateway.parts import Parts
 from everturn.model import Message, Settled
 from everturn.store.operations.beginning import with_settled
 from everturn.store.operations.joining import Joined
-from everturn.store.operations.turn_values import Begun
+from everturn.store.operations.turn_values import Begun, Streamed
 
 
 class Attempt:
@@ -38,6 +39,10 @@ class Attempt:
         self.has_files = False  # what came with earlier attempts' messages was looked for here
         self.look = parts.settings.display.look(begun.source)
         self.told = Told()  # what was said about how long it takes
+        self.stream_held = (
+            False  # what was streamed is being committed, if the turn ends with it: nothing more is shown
+        )
+        self._streamed, self._streamed_after = "", 0
         self._acknowledge = begun.note.tail_key if begun.note else None
 
     def next_seq(self) -> int:
@@ -49,6 +54,24 @@ class Attempt:
         """Nothing more is shown: what it shows at last comes with the end of the turn."""
         if self.bubble is not None:
             self.bubble.close()
+
+    def streams(self, text: str) -> bool:
+        """The answer's text so far; False when it must not be shown now. What follows it says all of it again."""
+        if not self.stream_held:
+            self._streamed, self._streamed_after = text, self.seq
+        return not self.stream_held
+
+    def streamed(self) -> Streamed | None:
+        """What was streamed of the answer that is being written; whether a row has it by now, the store decides."""
+        if not self._streamed:
+            return None
+        return Streamed(
+            turn=self.begun.turn,
+            session_id=self.begun.session_id,
+            after=self._streamed_after,
+            text=storable(self._streamed),
+            shown=storable(self.bubble.text) if self.bubble is not None else "",
+        )
 
     def moves(self) -> None:
         """A sign of life."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
+from msgspec.structs import replace
 
 from everturn import points
 from everturn.decide.keys import origin_of
@@ -30,37 +31,40 @@ class Commands:
         self._restart = restart
         self._queue: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
 
-    def apply(self, number: int, platform: str) -> None:
+    def apply(self, number: int, key: str) -> None:
         """Apply the stored command with this number as soon as those before it are done."""
-        self._queue.put_nowait((number, platform))
+        self._queue.put_nowait((number, key))
 
     async def run(self) -> None:
         """Apply commands for ever."""
         while True:
             await self.apply_now(*await self._queue.get())
 
-    async def apply_now(self, number: int, platform: str) -> None:
+    async def apply_now(self, number: int, key: str) -> None:
         """Apply one command. One that can not be applied, whatever the reason, must not keep the others from it: not in this life,
         nor in each that follows.
         """
         try:
-            await self._apply(number, platform)
+            await self._apply(number, key)
         except StoreError:
             raise
         except Exception as error:
             log.exception("command failed", command=number, error=type(error).__name__)
-            await self._give_up(number, platform)
+            await self._give_up(number, origin_of(key)[0])
+        finally:
+            self._turns.streams.hold(key, held=False)
 
-    async def _apply(self, number: int, platform: str) -> None:
-        """What it ended is ended here too."""
-        parts = self._parts
+    async def _apply(self, number: int, key: str) -> None:
+        """What it ended is ended here too; what that had streamed is committed with its end."""
+        parts, platform = self._parts, origin_of(key)[0]
+        self._turns.streams.hold(key, held=True)
         applied = await parts.store.run(
             apply_command,
             number,
             parts.ids.session(),
             parts.clock.now(),
             parts.delivery(platform),
-            self._terms(platform),
+            replace(self._terms(platform), streamed=self._turns.streams.of(key)),
         )
         points.reached("command.committed")
         if applied is None:

@@ -11,9 +11,10 @@ from everturn.decide.busy import NEW_WORDS, OUTCOME_UNKNOWN
 from everturn.decide.exact_text import LONGEST_REQUEST, shown
 from everturn.decide.outputs import output_id, shorten
 from everturn.decide.text import storable, utf16
+from everturn.errors import ToolFailed
 from everturn.gateway.asking import ask
 from everturn.gateway.attempt import Attempt
-from everturn.model import Effect, Message, ToolCall
+from everturn.model import Effect, Message, RowOutcome, ToolCall
 from everturn.store.operations.approvals import May, decided_calls
 from everturn.store.operations.joining import steer_waits
 from everturn.store.operations.turns import begin_effect, effects_of, finish_effect, skip_calls
@@ -55,7 +56,7 @@ class Effects:
         if state is not None and call.effect is Effect.ONCE:
             return await self._record(call, OUTCOME_UNKNOWN, (), unknown=True)
         if state is None and await self._steered():
-            result = self._result(call, NEW_WORDS)
+            result = self._result(call, NEW_WORDS, outcome=RowOutcome.SKIPPED)
             await self._store.run(skip_calls, self._attempt.begun, [result])
             return [result]
         if state is None and call.ask is not None:
@@ -67,10 +68,10 @@ class Effects:
     async def _ask(self, call: ToolCall, run: RunTool, rest: Sequence[ToolCall]) -> list[Message]:
         """A call that begins only when a person has approved it; the turn unwinds here until there is an answer."""
         if utf16(shown(call.ask or "")) > LONGEST_REQUEST:
-            return await self._record(call, f"Error: {TOO_LONG}", rest, unknown=False)
+            return await self._record(call, f"Error: {TOO_LONG}", rest, outcome=RowOutcome.SKIPPED)
         permission = await ask(self._attempt, call)
         if permission.may is May.REFUSED:
-            return await self._record(call, permission.why, rest, unknown=False)
+            return await self._record(call, permission.why, rest, outcome=RowOutcome.SKIPPED)
         self._attempt.called = True
         return await self._act(call, run, rest)
 
@@ -78,19 +79,33 @@ class Effects:
         points.reached("effect.begun")
         self._attempt.uses(call.name)
         began = self._attempt.active_at
-        content = storable(await run(call, f"{self._attempt.begun.turn}:{call.id}"))
+        failure: ToolFailed | None = None
+        try:
+            content = await run(call, f"{self._attempt.begun.turn}:{call.id}")
+        except ToolFailed as error:
+            content, failure = str(error), error
         self._attempt.uses(None)
         self._attempt.parts.observing.tool_used(self._attempt.begun, call.name, began)
         points.reached("effect.acted")
-        return await self._record(call, content, rest, unknown=False)
+        unknown = failure is not None and failure.unknown
+        outcome = RowOutcome.FAILED if failure is not None and not unknown else None
+        return await self._record(call, storable(content), rest, unknown=unknown, outcome=outcome)
 
-    async def _record(self, call: ToolCall, content: str, rest: Sequence[ToolCall], *, unknown: bool) -> list[Message]:
+    async def _record(
+        self,
+        call: ToolCall,
+        content: str,
+        rest: Sequence[ToolCall],
+        *,
+        unknown: bool = False,
+        outcome: RowOutcome | None = None,
+    ) -> list[Message]:
         """Commit a result, and with it the beginning of the next call, or that the rest is skipped for new words."""
         settings, begun = self._attempt.parts.settings, self._attempt.begun
         short = shorten(content, output_id(begun.turn, call.id), settings.output_chars, settings.output_kept_chars)
         steered = bool(rest) and await self._steered()
-        result = self._result(call, short.text, unknown=unknown)
-        dropped = [self._result(each, NEW_WORDS) for each in rest] if steered else []
+        result = self._result(call, short.text, unknown=unknown, outcome=outcome)
+        dropped = [self._result(each, NEW_WORDS, outcome=RowOutcome.SKIPPED) for each in rest] if steered else []
         then = rest[0] if rest and not steered and rest[0].ask is None else None
         self._attempt.waiting = await self._store.run(finish_effect, begun, result, then, short.whole, dropped)
         points.reached("effect.committed")
@@ -101,12 +116,15 @@ class Effects:
         """Whether words wait that join this turn before its next call; nobody looks while nobody waits."""
         return self._attempt.somebody_waits() and await self._store.read(steer_waits, self._attempt.begun.key)
 
-    def _result(self, call: ToolCall, content: str, *, unknown: bool = False) -> Message:
+    def _result(
+        self, call: ToolCall, content: str, *, unknown: bool = False, outcome: RowOutcome | None = None
+    ) -> Message:
         return Message(
             role="tool",
             content=content,
             seq=self._attempt.next_seq(),
             call_id=call.id,
             unknown=unknown,
+            outcome=outcome,
             at=self._attempt.parts.clock.now(),
         )

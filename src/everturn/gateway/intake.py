@@ -256,6 +256,8 @@ class Intake:
     def _store(self, arrival: Arrival, limit: int) -> asyncio.Future[Accepted]:
         """The commit goes on, and its turn is run, even if the caller goes away."""
         start = self._turns.offer(arrival.key, arrival.source) if _may_begin(arrival) else None
+        if start is None and (streamed := self._turns.streams.of(arrival.key)) is not None:
+            arrival = replace(arrival, streamed=streamed)  # should it end the turn that runs
         outer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting.add(outer)
         if arrival.album is not None:
@@ -295,7 +297,7 @@ class Intake:
             return
         self._parts.chats.note(arrival.source, arrival.at)
         if arrival.kind == "command":
-            self._commands.apply(arrival.id, arrival.source.platform)
+            self._commands.apply(arrival.id, arrival.key)
         elif arrival.arriving is Arriving.HOLD:
             self._backlogs.heard(arrival.key)
         elif accepted.begun is None:

@@ -124,6 +124,8 @@ class JournaledTurn:
     def stream(self, text: str) -> None:
         """Show the answer's text so far."""
         self._attempt.moves()
+        if not self._attempt.streams(text):
+            return
         self._parts.hub.stream(self._attempt.begun.key, self.id, text)
         if self._attempt.bubble is not None:
             self._attempt.bubble.say(text)

@@ -33,13 +33,16 @@ class Operator:
     async def act(self, what: str, action: str, target: str, action_id: str, who: str) -> Acted | Impossible:
         """Do something to a session, a message or a reply, once for each id; returns after the commit."""
         parts = self._parts
+        self._turns.streams.hold(target, held=True)
         act = Act(
             id=action_id, action=action, target=target, who=who, at=parts.clock.now(), number=parts.ids.next(),
             session_id=parts.ids.session(), by_event=parts.event_platforms(),
+            streamed=self._turns.streams.of(target),
         )  # fmt: skip
         acting = parts.store.run(DOES[what], act)
         # What follows the commit happens even if who asked goes away meanwhile.
         acting.add_done_callback(self._follow)
+        acting.add_done_callback(lambda _: self._turns.streams.hold(target, held=False))
         return await asyncio.shield(acting)
 
     def platforms(self) -> dict[tuple[str, str], Json]:

@@ -153,7 +153,7 @@ class Recovery:
         another replica is about to apply is applied once, by either.
         """
         for number, key in await self._parts.store.read(waiting_commands):
-            await self._commands.apply_now(number, origin_of(key)[0])
+            await self._commands.apply_now(number, key)
 
     async def _schedule(self) -> int:
         """Queue what goes on by itself; who is too old to do so is told once. Returns how many resume."""

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 
 from everturn.gateway.attempt import Attempt
-from everturn.store.operations.turn_values import Begun
+from everturn.store.operations.turn_values import Begun, Streamed
 
 
 @dataclass(slots=True)
@@ -65,3 +65,22 @@ class Slots:
     async def quiet(self) -> None:
         """Wait until nobody has a slot."""
         await self._quiet.wait()
+
+
+class Streams:
+    """What the turns of this process have streamed of their answers."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+
+    def of(self, key: str) -> Streamed | None:
+        """What the key's turn has streamed, if it runs here."""
+        running = self._slots.running.get(key)
+        return None if running is None else running.attempt.streamed()
+
+    def hold(self, key: str, *, held: bool) -> None:
+        """While something is committed that may end the key's turn, nothing more is streamed: what people have seen is what
+        is committed.
+        """
+        if (running := self._slots.running.get(key)) is not None:
+            running.attempt.stream_held = held

@@ -20,7 +20,7 @@ from everturn.gateway.observing import outcome_of
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.running import Runner
-from everturn.gateway.slots import Running, Slots
+from everturn.gateway.slots import Running, Slots, Streams
 from everturn.gateway.watching import Watching
 from everturn.model import SessionSource
 from everturn.store.operations.beginning import begin_next
@@ -47,6 +47,7 @@ class Turns:
         self._questions = Questions(parts, outbox)
         self._lanes = Lanes(parts.settings.running_turns)
         self._slots = Slots(parts.settings.running_turns)
+        self.streams = Streams(self._slots)
         self.bursts = Bursts(parts.clock, self.wake)
         self.watching = Watching(parts, self._slots, self._runner)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended

@@ -51,6 +51,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True):
     calls: list[Json] = []
     call_id: str | None = None
     unknown: bool = False
+    outcome: str | None = None  # of what did not end as it should: "stopped", "failed", "skipped"
     cut: bool = False  # only the beginning of a long tool result is shown
 
 
@@ -223,6 +224,7 @@ def _row(row: Message) -> Row:
         calls=[{"id": call.id, "name": call.name, "arguments": call.arguments[:RESULT_CHARS]} for call in row.calls],
         call_id=row.call_id,
         unknown=row.unknown,
+        outcome=row.outcome,
         cut=long,
     )
 

@@ -30,6 +30,7 @@ class Line(msgspec.Struct, frozen=True):
     tool_calls: list[Call]
     tool_call_id: str | None
     at: float
+    outcome: str | None  # "stopped": an answer that was cut off; "failed", "skipped": a tool call; else null
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -66,4 +67,4 @@ class Transcripts:
 
 def _line(row: Message) -> Line:
     calls = [Call(call.id, call.name, call.arguments) for call in row.calls]
-    return Line(row.role, row.content, calls, row.call_id, row.at)
+    return Line(row.role, row.content, calls, row.call_id, row.at, row.outcome)

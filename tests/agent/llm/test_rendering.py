@@ -11,7 +11,7 @@ from pydantic_ai.messages import (
 )
 
 from everturn.agent.llm.rendering import Anchored, as_kept, extra_of, rendered, valid_arguments
-from everturn.model import Message, ToolCall
+from everturn.model import Message, RowOutcome, ToolCall
 
 CALL = ToolCall("c1", "write", '{"line":"1"}')
 THOUGHT = ThinkingPart(content="hm", signature="sig", provider_name="anthropic")
@@ -39,6 +39,14 @@ def test_authors_precede_words_summaries_are_marked_and_empty_words_are_said_to_
     contents = [content for _, content in parts_of(rendered(rows, "", "openai"))]
     assert str(contents[0]).endswith("\n\nthey met")
     assert contents[1:] == ["[Ann)] hi", "(a message without words)"]
+
+
+def test_the_model_sees_that_an_answer_was_stopped_and_the_row_stays_clean() -> None:
+    stopped = Message(role="assistant", content="half an ans", seq=2, outcome=RowOutcome.STOPPED)
+    first, answer, mark, then = parts_of(rendered([row("user", "one"), stopped, row("user", "two", 3)], "", "openai"))
+    assert (first, answer, then) == (("user-prompt", "one"), ("text", "half an ans"), ("user-prompt", "two"))
+    assert mark[0] == "user-prompt"
+    assert "stopped" in str(mark[1])
 
 
 def test_the_note_precedes_the_words_or_stands_behind_the_results() -> None:

@@ -12,7 +12,7 @@ import pytest
 from everturn.agent.tools.children import Child, scrubbed
 from everturn.agent.tools.shell import HeadAndTail, ShellSettings, shell_tools
 from everturn.clock import Clock, SystemClock
-from everturn.model import Effect
+from everturn.model import Effect, RowOutcome
 from everturn.testing import ManualClock
 from tests.agent.tools.benches import Bench
 from tests.house import ROOT
@@ -44,6 +44,17 @@ async def test_a_command_runs_in_its_folder_and_says_how_it_ended(tmp_path: Path
     async with bench(tmp_path) as shell:
         result = await shell.use("run_command", command="pwd; echo oops >&2; exit 3")
     assert result == f"The command ended with code 3. Its output:\n{tmp_path}\noops\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "outcome"), [("true", None), ("exit 3", RowOutcome.FAILED), ("x" * 5_000, RowOutcome.FAILED)]
+)
+async def test_a_call_that_failed_is_marked_in_the_transcript(
+    tmp_path: Path, command: str, outcome: RowOutcome | None
+) -> None:
+    async with bench(tmp_path, approval="ask" if len(command) > 1000 else "never") as shell:
+        (result,) = await shell.results(shell.say(("run_command", {"command": command})))
+    assert result.outcome == outcome
 
 
 async def test_a_person_is_asked_by_default(tmp_path: Path) -> None:

@@ -56,6 +56,29 @@ test('what the last attempt said replaces what the one before said, in the same 
   assert.deepEqual(after.parts.map((part) => part.text), ['a new']);
 });
 
+test('what was streamed of an answer that is stopped stays, and a reload shows the same', () => {
+  const said = { seq: 3, kind: 'message', at: 12.5, data: { id: 'k', text: '/stop' } };
+  const stop = { seq: 4, kind: 'turn', at: 13, data: { turn: '7', state: 'stopped' } };
+  const row = { seq: 2, role: 'assistant', content: 'half an ans', at: 13, turn: '7', outcome: 'stopped' };
+  const talk = fold(EVENTS.slice(0, 2));
+  addRows(talk, ROWS.slice(0, 1));
+  happen(talk, { seq: null, kind: 'delta', at: 12, data: { turn: '7', text: 'half an ans' } });
+  happen(talk, said);
+  assert.equal(happen(talk, stop), 'rows');
+  const meanwhile = timeline(talk);
+  assert.deepEqual(seen(meanwhile), [['ma', 'user', 'stopped', 'hello'], ['t7.0', 'turn', 'stopped', 'half an ans'], ['xck', 'command', undefined, '/stop']]);
+  addRows(talk, [row]);
+  assert.deepEqual(seen(timeline(talk)), seen(meanwhile));
+  const snap = { ...SNAP, event: 4, rows: [ROWS[0], row], events: [...EVENTS.slice(0, 2), said, stop] };
+  assert.deepEqual(timeline(fromSnapshot('c', snap)), timeline(talk));
+  assert.equal(timeline(fromSnapshot('c', { ...snap, events: [] })).at(-1).state, 'stopped'); // events are forgotten
+});
+
+test('a call says how it ended', () => {
+  const ended = (outcome) => timeline(fromSnapshot('c', { ...SNAP, rows: ROWS.map((row) => (row.role === 'tool' ? { ...row, outcome } : row)) })).at(-1).parts[1].outcome;
+  assert.deepEqual([ended(undefined), ended('failed'), ended('skipped')], ['', 'failed', 'skipped']);
+});
+
 test('what was not sent stands at the end, under the id it keeps', () => {
   const talk = fold(EVENTS.slice(0, 1));
   const unsent = [{ chat: 'c', id: 'a', text: 'hello', at: 9 }, { chat: 'c', id: 'b', text: 'more', at: 10 }, { chat: 'c', id: 'd', text: 'x', at: 11, refused: 'too long' }];

@@ -29,10 +29,12 @@ from everturn.decide.conversation import arranged
 from everturn.decide.names import authored
 from everturn.decide.notes import with_note
 from everturn.decide.uploads import Upload, uploads_in
-from everturn.model import Message, ToolCall
+from everturn.model import Message, RowOutcome, ToolCall
 
 NO_WORDS = "(a message without words)"
 _SUMMARY = "[Summary of the conversation so far, made because it became too long:]\n\n"
+# Only here: the transcript has the answer as far as it got, and a mark.
+_STOPPED = "[Your answer was stopped here, before it was finished. Go on with it only when you are asked to.]"
 _LONGEST_ID = 64
 
 
@@ -73,6 +75,8 @@ def arranged_with(rows: Sequence[Message], note: Anchored | None) -> Iterator[Me
             yield msgspec.structs.replace(row, content=with_note(here, words))
             continue
         yield msgspec.structs.replace(row, content=_SUMMARY + row.content) if row.role == "summary" else row
+        if row.outcome == RowOutcome.STOPPED:
+            yield Message(role="user", content=_STOPPED)
         if here:
             yield Message(role="user", content=here)
 

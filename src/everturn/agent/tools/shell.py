@@ -16,6 +16,7 @@ from everturn.clock import Clock
 from everturn.decide.approval_words import TOO_LONG
 from everturn.decide.exact_text import exact, fits
 from everturn.decide.turn_place import as_variables
+from everturn.errors import ToolFailed
 from everturn.model import Effect
 
 
@@ -110,8 +111,11 @@ class Shell:
             code = await within(self._clock, self._settings.time_s, self._code_of(what.command, place, said))
             ended = f"ended with code {code}"
         except TimeoutError:
-            ended = f"was killed after {self._settings.time_s:g} seconds"
-        return f"The command {ended}. Its output:\n{output.text()}"
+            code, ended = None, f"was killed after {self._settings.time_s:g} seconds"
+        result = f"The command {ended}. Its output:\n{output.text()}"
+        if code != 0:
+            raise ToolFailed(result)
+        return result
 
     async def _code_of(self, command: str, place: Place, said: Callable[[bytes], None]) -> int | None:
         """Run it to its end; who is cancelled ends it."""

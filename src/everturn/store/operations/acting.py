@@ -19,6 +19,7 @@ from everturn.store.operations.outbox import MARK_SENT, SCRUBBED, SEND_AGAIN
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.set_aside import why_turn_was_set_aside
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
+from everturn.store.operations.turn_values import Streamed
 from everturn.store.operations.upkeep import BODIES_KEPT_S, FORGOTTEN
 
 OPERATOR = "operator"
@@ -53,6 +54,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     session_id: str = ""
     by_event: frozenset[str] = frozenset()  # the platforms whose deliveries are events
+    streamed: Streamed | None = None  # what the turn that runs here has streamed
 
 
 class Acted(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +140,7 @@ def _reset(entry: SessionEntry, act: Act) -> Op[_Did | Impossible]:
         OPERATOR,
     )
     yield sql("UPDATE entry SET waiting=waiting-$2 WHERE key=$1", entry.key, len(withdrawn))
-    yield from reset_session(entry, act.session_id, act.at, OPERATOR)
+    yield from reset_session(entry, act.session_id, act.at, OPERATOR, act.streamed)
     told = ops_words.tell_reset(len(withdrawn))
     return _Did(ops_words.reset_done(len(withdrawn)), told, "stopped" if entry.turn is not None else None)
 
@@ -147,7 +149,7 @@ def _stop(entry: SessionEntry, act: Act) -> Op[_Did | Impossible]:
     """As /stop: the conversation and what waits behind the turn are kept."""
     if entry.turn is None:
         return Impossible(ops_words.NOTHING_RUNS)
-    yield from end_open_turn(entry, "stopped", "withdrawn", OPERATOR, act.at)
+    yield from end_open_turn(entry, "stopped", "withdrawn", OPERATOR, act.at, streamed=act.streamed)
     yield from release(entry)
     yield from acknowledge_tail(entry, act.at)
     return _Did(ops_words.STOPPED, ops_words.TELL_STOPPED, "stopped")

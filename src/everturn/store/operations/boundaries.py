@@ -11,19 +11,27 @@ from everturn.decide import bubble_words, words
 from everturn.decide.busy import OUTCOME_UNKNOWN, skipped
 from everturn.decide.notes import tail_key
 from everturn.decide.session import has_activity, notify_user
-from everturn.model import ACTIVE, SessionEntry, ToolCall
+from everturn.decide.streaming import not_said_before, said_before
+from everturn.model import ACTIVE, RowOutcome, SessionEntry, ToolCall
 from everturn.store.interface import Op, sql
-from everturn.store.operations.bubbles import break_off
+from everturn.store.operations.bubbles import break_off, on_screen
 from everturn.store.operations.questions import CLOSE_QUESTIONS
 from everturn.store.operations.telling import Fact, fact, tell
-from everturn.store.operations.transcripts import ADD_MESSAGE, calls_of, open_tail
-from everturn.store.operations.turn_values import Start, Waiting
+from everturn.store.operations.transcripts import ADD_MESSAGE, MESSAGE_COLUMNS, calls_of, message_of, open_tail
+from everturn.store.operations.turn_values import Start, Streamed, Waiting
 
 LAST_ROLE = "SELECT role FROM message WHERE session_id=$1 AND hidden=0 AND role<>'user' ORDER BY seq DESC LIMIT 1"
 FIRST_WORDS = 80
 LAST_CALLS = (
     "SELECT m.calls, m.seq, t.attempt FROM turn t JOIN message m ON m.session_id=t.session_id AND m.seq>=t.first_seq"
     " AND m.turn=t.id WHERE t.id=$1 AND m.calls IS NOT NULL ORDER BY m.seq DESC LIMIT 1"
+)
+LATER_THAN = "SELECT 1 FROM message WHERE session_id=$1 AND turn=$2 AND seq>$3 AND role IN ('assistant','tool') LIMIT 1"
+WITH_CALLS = f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND turn=$2 AND hidden=0 AND calls IS NOT NULL ORDER BY seq"
+ADD_STOPPED = (
+    "INSERT INTO message (session_id, seq, role, content, turn, attempt, at, outcome)"
+    " SELECT $1, $2, 'assistant', $3, t.id, t.attempt, $5, $6 FROM turn t WHERE t.id=$4"
+    " ON CONFLICT (session_id, seq) DO NOTHING"
 )
 NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
 _BECAUSE = {
@@ -111,14 +119,34 @@ def point_at(
 
 
 def end_open_turn(
-    entry: SessionEntry, state: str, inbox_state: str, why: str, at: float, said: str | None = None
+    entry: SessionEntry,
+    state: str,
+    inbox_state: str,
+    why: str,
+    at: float,
+    said: str | None = None,
+    *,
+    streamed: Streamed | None = None,
 ) -> Op[None]:
     """End the key's open turn without an answer; its messages end visibly with it, and so does what it asked, called and
-    showed. `said` is what its user is told.
+    showed. `said` is what its user is told. What a stopped turn has streamed stays, as an answer that was cut off.
     """
-    yield from break_off(entry.turn, said or bubble_words.ended(why), at, whole=state == "rolled_back")
+    streamed = streamed if streamed is not None and streamed.turn == entry.turn else None
+    text = (yield from _streamed_text(entry, streamed)) if state == "stopped" else ""
+    yield from break_off(
+        entry.turn,
+        said or bubble_words.ended(why),
+        at,
+        streamed.shown if streamed else "",
+        whole=state == "rolled_back",
+    )
     yield sql(CLOSE_QUESTIONS, entry.turn, at, why)
     yield from pair_calls(entry, skipped(_BECAUSE.get(why, "the task ended before it was begun")), at)
+    if text:
+        yield sql(
+            ADD_STOPPED, entry.session_id, 1 + (yield from length_of(entry.session_id)), text, entry.turn, at,
+            RowOutcome.STOPPED,
+        )  # fmt: skip
     yield sql(
         "UPDATE turn SET state=$2, ended_at=$3, why=$4 WHERE id=$1 AND state IN ('running','waiting','interrupted')",
         entry.turn,
@@ -138,6 +166,23 @@ def end_open_turn(
     )
 
 
+def _streamed_text(entry: SessionEntry, streamed: Streamed | None) -> Op[str]:
+    """What the open turn has streamed of an answer that no transcript row has. What this process knows counts; of a turn
+    that runs elsewhere, or ran in a process that died, only the row of its streaming message is known.
+    """
+    if streamed is not None and streamed.text.strip():
+        if streamed.session_id != entry.session_id:
+            return ""
+        later = yield sql(LATER_THAN, entry.session_id, entry.turn, streamed.after)
+        return "" if later else streamed.text
+    shown = yield from on_screen(entry.turn)
+    if not shown:
+        return ""
+    rows = yield sql(WITH_CALLS, entry.session_id, entry.turn)
+    asked = yield sql("SELECT call_id FROM approval WHERE turn=$1", entry.turn)
+    return not_said_before(shown, said_before([message_of(row) for row in rows], {row[0] for row in asked}))
+
+
 def pair_calls(entry: SessionEntry, skip: str, at: float, instead: Mapping[str, str] = NOTHING_ELSE) -> Op[int]:
     """Give each open call of the turn's last response a result: skipped (or what is said of it instead), or of unknown
     outcome when it was begun. Returns how many there were.
@@ -152,7 +197,7 @@ def pair_calls(entry: SessionEntry, skip: str, at: float, instead: Mapping[str, 
         text = OUTCOME_UNKNOWN if unknown else instead.get(call.id, skip)
         yield sql(
             ADD_MESSAGE, entry.session_id, seq + place, "tool", text, None, call.id, int(unknown), None, None, entry.turn,
-            attempt, at,
+            attempt, at, None if unknown else RowOutcome.SKIPPED,
         )  # fmt: skip
     return len(left)
 

@@ -46,6 +46,6 @@ def bring(entry: SessionEntry, messages: Sequence[Waiting]) -> Op[SessionEntry]:
             seq += 1
             yield sql(
                 ADD_MESSAGE, entry.session_id, seq, row.role, row.content, write_calls(row.calls), row.call_id, 0, None,
-                None, None, 1, each.accepted_at,
+                None, None, 1, each.accepted_at, None,
             )  # fmt: skip
     return replace(entry, seq=seq) if seq != entry.seq else entry

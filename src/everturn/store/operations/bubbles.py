@@ -83,8 +83,17 @@ def _in_doubt(turn: int, text: str, parts: str, bubble: Bubble, at: float) -> Op
     )  # fmt: skip
 
 
-def break_off(turn: int | None, words: str, at: float, *, whole: bool = False) -> Op[None]:
-    """The turn ends without an answer: what its bubble says at last. `whole`: in place of what was said."""
+def on_screen(turn: int | None) -> Op[str]:
+    """What the turn's streaming message says, as of its last commit; nothing where nothing of it may be out."""
+    rows = yield sql(ROW, turn)
+    bubble = bubble_of(rows[0][3]) if rows else None
+    return bubble.said if bubble is not None and (parts_of(rows[0][2]) or bubble.sending is not None) else ""
+
+
+def break_off(turn: int | None, words: str, at: float, shown: str = "", *, whole: bool = False) -> Op[None]:
+    """The turn ends without an answer: what its bubble says at last. `whole`: in place of what was said. `shown` is newer
+    than what the row knows of it: whoever delivers its last shape, in this process or the next, shows the same.
+    """
     rows = yield sql(ROW, turn)
     if not rows:
         return
@@ -97,6 +106,8 @@ def break_off(turn: int | None, words: str, at: float, *, whole: bool = False) -
         yield from _in_doubt(turn or 0, words, rows[0][2], bubble, at)
     else:
         yield sql(SAY, turn, REPLY if whole else BROKEN_OFF, words, at)
+        if shown and shown != bubble.said:
+            yield sql("UPDATE outbox SET bubble=$2 WHERE id=$1", turn, written(replace(bubble, said=shown)))
 
 
 def pause(turn: int, at: float) -> Op[None]:

@@ -20,14 +20,15 @@ from everturn.store.operations.boundaries import (
 )
 from everturn.store.operations.command_values import Asked
 from everturn.store.operations.entries import state_columns
+from everturn.store.operations.turn_values import Streamed
 
 LISTED = 10
 SEARCHED = 500
 TITLE_CHARS = 80
 COPY = (
-    "INSERT INTO message (session_id, seq, role, content, calls, call_id, unknown, extra, author, turn, attempt, at)"
-    " SELECT $2, row_number() OVER (ORDER BY seq), role, content, calls, call_id, unknown, extra, author, turn, attempt, at"
-    " FROM message WHERE session_id=$1 AND hidden=0"
+    "INSERT INTO message (session_id, seq, role, content, calls, call_id, unknown, extra, author, turn, attempt, at, outcome)"
+    " SELECT $2, row_number() OVER (ORDER BY seq), role, content, calls, call_id, unknown, extra, author, turn, attempt, at,"
+    " outcome FROM message WHERE session_id=$1 AND hidden=0"
 )
 INHERIT = (
     "UPDATE session SET title=$3, frozen=(SELECT p.frozen FROM session p WHERE p.session_id=$2),"
@@ -61,7 +62,7 @@ def new(asked: Asked) -> Op[str]:
         asked.at,
     )
     yield sql("UPDATE entry SET waiting=waiting-$2 WHERE key=$1", asked.key, len(withdrawn))
-    yield from reset_session(asked.entry, asked.session_id, asked.at)
+    yield from reset_session(asked.entry, asked.session_id, asked.at, streamed=asked.terms.streamed)
     title = clean_title(asked.command.argument)
     if title:
         session_id = yield from session_to_set(asked, fresh=True)
@@ -69,12 +70,14 @@ def new(asked: Asked) -> Op[str]:
     return words.fresh(len(withdrawn)) + command_words.titled(title)
 
 
-def reset_session(entry: SessionEntry, session_id: str, at: float, why: str = "/new") -> Op[bool]:
+def reset_session(
+    entry: SessionEntry, session_id: str, at: float, why: str = "/new", streamed: Streamed | None = None
+) -> Op[bool]:
     """Point the key at a fresh session because somebody asked for it. False when there is nothing to leave."""
     if entry.session_id is None:
         return False
     if entry.turn is not None:
-        yield from end_open_turn(entry, "stopped", "withdrawn", why, at)
+        yield from end_open_turn(entry, "stopped", "withdrawn", why, at, streamed=streamed)
     length = yield from release(entry)
     yield from end_session(entry.session_id, "new", length, at)
     yield from open_session(session_id, entry.key, entry.session_id, "", at)
@@ -97,7 +100,7 @@ def stop(asked: Asked) -> Op[str]:
     entry = asked.entry
     if entry.turn is None:
         return words.nothing_to_stop()
-    yield from end_open_turn(entry, "stopped", "withdrawn", "/stop", asked.at)
+    yield from end_open_turn(entry, "stopped", "withdrawn", "/stop", asked.at, streamed=asked.terms.streamed)
     yield from release(entry)
     yield from acknowledge_tail(entry, asked.at)
     return words.stopped((yield from waiting_messages(entry.key)))

@@ -13,6 +13,7 @@ from everturn.decide.commands import Command
 from everturn.decide.rights import NO_RIGHTS, Rights
 from everturn.model import Event, SessionEntry, SessionSource
 from everturn.store.operations.telling import Fact
+from everturn.store.operations.turn_values import Streamed
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +26,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int = 0  # the model's window; 0: not known
     busy: str = BusyMode.STEER  # what a message does while a turn runs, where /busy chose nothing
     approvers: tuple[str, ...] = ()  # who alone allows tool calls; none named: whose turn it is
+    streamed: Streamed | None = None  # what the turn that runs here has streamed: a command that ends it commits it
     admission: Admission | None = None  # who may speak; None: they showed a key, a token or a cookie
 
 

@@ -18,7 +18,7 @@ from everturn.store.operations.turn_values import Begun
 from everturn.store.operations.turns import NOTHING, add_failure, fenced
 
 MORE_ROWS = 256  # how far back a call may stand before its result
-COPIED = "role, content, calls, call_id, unknown, extra, author, turn, attempt, at"
+COPIED = "role, content, calls, call_id, unknown, extra, author, turn, attempt, at, outcome"
 COPY = (
     f"INSERT INTO message (session_id, seq, {COPIED}) SELECT $1, 1 + row_number() OVER (ORDER BY seq), {COPIED}"
     " FROM message WHERE session_id=$2 AND hidden=0 AND (seq>=$3 OR (seq>=$4 AND turn=$5 AND role='user'))"
@@ -63,7 +63,9 @@ def compact(begun: Begun, move: Compaction) -> Op[Moved]:
     if entry.session_id == move.session_id:
         return (yield from _moved(begun, move))  # this operation ran before
     yield sql(OPEN_CHILD, move.session_id, begun.session_id, move.at)
-    yield sql(ADD_MESSAGE, move.session_id, 1, "summary", move.summary, None, None, 0, None, None, None, 1, move.at)
+    yield sql(
+        ADD_MESSAGE, move.session_id, 1, "summary", move.summary, None, None, 0, None, None, None, 1, move.at, None
+    )
     first = yield from _first_kept(begun.session_id, move.keep)
     yield sql(COPY, move.session_id, begun.session_id, first, begun.first_seq, begun.turn)
     scopes = (f"session:{begun.session_id}:", f"session:{move.session_id}:")

@@ -22,7 +22,7 @@ from everturn.store.operations.entries import lock_or_make_entry
 from everturn.store.operations.pairing import Knock, knock
 from everturn.store.operations.taking_over import ended_at, take_over
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
-from everturn.store.operations.turn_values import Begun, Start, Waiting
+from everturn.store.operations.turn_values import Begun, Start, Streamed, Waiting
 
 JOIN_QUEUE = (
     "UPDATE entry SET waiting=waiting+$2, event_seq=event_seq+$3, arrivals=arrivals+$2 WHERE key=$1"
@@ -77,6 +77,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()  # files that are fetched at the beginning of its turn
     album: str | None = None
     edition: int | None = None
+    streamed: Streamed | None = None  # what the turn that runs here has streamed, should the message end it
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,7 +195,7 @@ def _busy(arrival: Arrival, chosen: str | None, *, turn_open: bool, others_wait:
 def _take_over(arrival: Arrival, busy: BusyMode, accepted: Accepted) -> Op[Accepted]:
     """The message ends the running turn with its own commit; what is left for it is to be heard soon."""
     entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
-    ended = yield from take_over(entry, busy, arrival.at)
+    ended = yield from take_over(entry, busy, arrival.at, arrival.streamed)
     delivery = Delivery(by_event=arrival.by_event)
     text = words.taken_back() if busy is BusyMode.ROLLBACK else words.interrupted()
     told = yield from tell(arrival.id, arrival.key, arrival.source, text, busy, arrival.at, delivery)

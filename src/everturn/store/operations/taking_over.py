@@ -13,6 +13,7 @@ from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import acknowledge_tail, end_open_turn, release
 from everturn.store.operations.telling import Fact, fact
 from everturn.store.operations.transcripts import calls_of
+from everturn.store.operations.turn_values import Streamed
 
 # A turn's rows stand at the end of its session; in a copy of them (a branch, a compaction) they may stand anywhere.
 HIDE = (
@@ -23,11 +24,11 @@ REMEMBERED = 5  # turns taken back in a row whose effects the next one is told
 _encode = msgspec.json.Encoder().encode
 
 
-def take_over(entry: SessionEntry, busy: BusyMode, at: float) -> Op[Fact]:
+def take_over(entry: SessionEntry, busy: BusyMode, at: float, streamed: Streamed | None = None) -> Op[Fact]:
     """End the key's open turn and let go of the key; late writers lose their fence. The fact that watchers are told."""
     state = "rolled_back" if busy is BusyMode.ROLLBACK else "stopped"
     why = "rolled back" if busy is BusyMode.ROLLBACK else "interrupted"
-    yield from end_open_turn(entry, state, "withdrawn", why, at)
+    yield from end_open_turn(entry, state, "withdrawn", why, at, streamed=streamed)
     if busy is BusyMode.ROLLBACK:
         yield from take_back(entry, [entry.turn or 0])
         yield from release(entry)

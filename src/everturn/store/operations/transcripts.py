@@ -10,10 +10,10 @@ from everturn.store.operations.turn_values import Begun
 
 _encode = msgspec.json.Encoder().encode
 _decode_calls = msgspec.json.Decoder(tuple[ToolCall, ...]).decode
-MESSAGE_COLUMNS = "role, content, seq, calls, call_id, unknown, extra, author, turn, at"
+MESSAGE_COLUMNS = "role, content, seq, calls, call_id, unknown, extra, author, turn, at, outcome"
 ADD_MESSAGE = (
-    "INSERT INTO message (session_id, seq, role, content, calls, call_id, unknown, extra, author, turn, attempt, at)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (session_id, seq) DO NOTHING"
+    "INSERT INTO message (session_id, seq, role, content, calls, call_id, unknown, extra, author, turn, attempt, at, outcome)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (session_id, seq) DO NOTHING"
 )
 ADD_AND_TELL = f"{ADD_MESSAGE}/*did*/"
 TAIL_ROWS = 64
@@ -21,7 +21,7 @@ TAIL_ROWS = 64
 
 def message_of(row: Row) -> Message:
     """A transcript row as the agent sees it."""
-    role, content, seq, calls, call_id, unknown, extra, author, turn, at = row
+    role, content, seq, calls, call_id, unknown, extra, author, turn, at, outcome = row
     return Message(
         role=role,
         content=content,
@@ -33,6 +33,7 @@ def message_of(row: Row) -> Message:
         author=author,
         turn=turn,
         at=at,
+        outcome=outcome,
     )
 
 
@@ -52,6 +53,7 @@ def written(begun: Begun, message: Message, *, tell: bool = False) -> Statement:
         begun.turn,
         begun.attempt,
         message.at,
+        message.outcome,
     )
 
 

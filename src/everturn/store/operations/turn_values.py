@@ -114,6 +114,16 @@ class Later(msgspec.Struct, frozen=True):
     at: float
 
 
+class Streamed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a running turn has streamed of its answer: the only copy is in the process that runs it."""
+
+    turn: int
+    session_id: str
+    after: int  # the last transcript row when it was streamed: with a later one of the agent it is a part of that
+    text: str
+    shown: str = ""  # what its streaming message says by now, text from before tools were used included
+
+
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
     """What came of finishing: the reply that is ours to send at once, and whether the key has more to do."""
 

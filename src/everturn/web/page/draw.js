@@ -19,6 +19,7 @@ const TURN = {
   suspended: 'This was set aside.',
   rolled_back: 'Taken back.',
 };
+const ENDED = { failed: 'failed', skipped: 'not run' }; // how a call ended that gave no proper result
 const NOT_ANSWERED = new Set(['failed', 'stopped']);
 
 export class Drawing {
@@ -144,8 +145,8 @@ export class Drawing {
     const shape = JSON.stringify([part, item.state]);
     if (node.shape === shape) return;
     node.shape = shape;
-    const state = part.unknown ? 'outcome unknown' : part.result !== undefined ? 'done' : item.state === 'running' ? 'running' : item.state === 'waiting' ? 'asks' : 'not finished';
-    node.head.replaceChildren(el('span', { class: `dot ${state.split(' ')[0]}`, 'aria-hidden': 'true' }), el('span', { class: 'tool' }, part.name), el('span', { class: 'brief' }, brief(part.arguments)), el('span', { class: 'faint' }, state));
+    const state = part.unknown ? 'outcome unknown' : ENDED[part.outcome] ?? (part.result !== undefined ? 'done' : item.state === 'running' ? 'running' : item.state === 'waiting' ? 'asks' : 'not finished');
+    node.head.replaceChildren(el('span', { class: `dot ${state.split(' ')[0]}`, 'aria-hidden': 'true' }), el('span', { class: 'tool' }, part.name), el('span', { class: 'brief' }, brief(part.arguments)), el('span', { class: state === 'failed' ? 'wrong' : 'faint' }, state));
     const kids = [el('h4', {}, 'Asked'), el('pre', { tabindex: '0' }, pretty(part.arguments))];
     if (part.result !== undefined) kids.push(el('h4', {}, 'Result'), el('pre', { tabindex: '0' }, part.result + (part.cut ? '\n…' : '')));
     node.body.replaceChildren(...kids);

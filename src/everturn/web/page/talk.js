@@ -96,6 +96,7 @@ export function addRows(talk, rows) {
   for (const row of rows) {
     const id = talk.rows.get(row.seq)?.id;
     talk.rows.set(row.seq, id ? { ...row, id } : { ...row });
+    if (row.outcome === 'stopped' && talk.live?.over && talk.live.turn === row.turn) talk.live = null;
   }
   claimIds(talk);
 }
@@ -133,7 +134,8 @@ function turned(talk, data, at) {
   talk.turns.set(data.turn, { ...before, ...data, at: before?.at ?? at });
   if (OVER.has(data.state)) {
     if (talk.open?.turn === data.turn) talk.open = null;
-    if (talk.live?.turn === data.turn) talk.live = null;
+    // What was streamed of an answer that is stopped stays; its row, which is read now, takes its place.
+    if (talk.live?.turn === data.turn) talk.live = data.state === 'stopped' ? { ...talk.live, over: true } : null;
     return 'rows';
   }
   talk.open = { ...talk.turns.get(data.turn) };
@@ -221,27 +223,40 @@ function addToTurn(items, groups, row) {
   if (!item) {
     const number = groups.get(row.turn) ?? 0;
     groups.set(row.turn, number + 1);
-    item = turnItem(row.turn, number, row.at);
+    // What was streamed stood there before the command that stopped it, though it was written with the command.
+    item = turnItem(row.turn, number, row.outcome === 'stopped' ? last?.at ?? row.at : row.at);
     items.push(item);
   }
   if (row.role === 'tool') {
     const call = items.flatMap((each) => (each.turn === row.turn ? each.parts ?? [] : [])).findLast((part) => part.kind === 'call' && part.id === row.call_id && part.result === undefined);
-    if (call) Object.assign(call, { result: row.content, unknown: Boolean(row.unknown), cut: Boolean(row.cut) });
+    if (call) Object.assign(call, { result: row.content, unknown: Boolean(row.unknown), outcome: row.outcome ?? '', cut: Boolean(row.cut) });
     return;
   }
+  if (row.outcome === 'stopped') item.stopped = true;
   if (row.content) item.parts.push({ kind: 'text', text: row.content, final: !row.calls?.length });
   for (const call of row.calls ?? []) item.parts.push({ kind: 'call', id: call.id, name: call.name, arguments: call.arguments });
 }
 
+/** The item in which a turn goes on: its last one, or a new one beneath the message that it answers. */
+function lastOfTurn(items, later, turn, at) {
+  let item = items.findLast((each) => each.turn === turn);
+  if (item?.kind !== 'turn') {
+    const number = items.filter((each) => each.kind === 'turn' && each.turn === turn).length;
+    if (item) items.splice(items.indexOf(item) + 1, 0, (item = turnItem(turn, number, item.at)));
+    else later.push((item = turnItem(turn, 0, at)));
+  }
+  return item;
+}
+
 function withOpenTurn(talk, items, later) {
   const open = talk.open;
-  if (!open) return;
-  let item = items.findLast((each) => each.turn === open.turn);
-  if (item?.kind !== 'turn') {
-    const number = items.filter((each) => each.kind === 'turn' && each.turn === open.turn).length;
-    if (item) items.splice(items.indexOf(item) + 1, 0, (item = turnItem(open.turn, number, item.at)));
-    else later.push((item = turnItem(open.turn, 0, open.at)));
+  if (talk.live?.over) {
+    const item = lastOfTurn(items, later, talk.live.turn, talk.turns.get(talk.live.turn)?.at);
+    item.parts.push({ kind: 'text', text: talk.live.text, final: true });
+    item.stopped = true;
   }
+  if (!open) return;
+  const item = lastOfTurn(items, later, open.turn, open.at);
   item.open = open.state;
   item.attempt = open.attempt;
   if (talk.live?.turn === open.turn) item.parts.push({ kind: 'text', text: talk.live.text, live: true });
@@ -269,7 +284,7 @@ function insertTold(items, told) {
 
 function finishTurn(talk, item) {
   const turn = talk.turns.get(item.turn);
-  item.state = item.open ?? (turn && OVER.has(turn.state) ? turn.state : 'answered');
+  item.state = item.open ?? (turn && OVER.has(turn.state) ? turn.state : item.stopped ? 'stopped' : 'answered');
   if (turn?.attempt > 1) item.attempt = turn.attempt;
 }
 
