@@ -59,6 +59,44 @@ test('HTML is text', () => {
   assert.equal(plain(block.kids), '<script>alert(1)</script> <img src=x onerror=alert(1)>');
 });
 
+const milliseconds = (text) => Math.min(...[1, 2, 3].map(() => {
+  const started = performance.now();
+  parse(text);
+  return performance.now() - started;
+}));
+
+// Each is written n characters long: four times as much must not take sixteen times as long.
+const HOSTILE = {
+  'a table of many columns': (n) => `${'|a'.repeat(n / 6)}|\n${'|-'.repeat(n / 6)}|\n${'|b'.repeat(n / 6)}|`,
+  'a table of many columns and many short rows': (n) => `${'|a'.repeat(n / 6)}|\n${'|-'.repeat(n / 6)}|\n${'|\n'.repeat(n / 6)}`,
+  'signs of addresses in plain text': (n) => 'ahttp://'.repeat(n / 8),
+  'underlines in plain text': (n) => 'a_b'.repeat(n / 3),
+  'stars in plain text': (n) => 'a* '.repeat(n / 3),
+  'spaces in a heading': (n) => `# a${' '.repeat(n)}b`,
+  'signs in a heading': (n) => `# ${' #'.repeat(n / 2)}b`,
+  'spaces behind a fence': (n) => `~~~${' '.repeat(n)}\``,
+  'a long fence that is none': (n) => `${'~'.repeat(n)}\``,
+  'brackets': (n) => '['.repeat(n / 2) + ']'.repeat(n / 2),
+  'spaces in a link': (n) => `[a](${' '.repeat(2900)}b c`.repeat(n / 2900),
+  'stops behind an address': (n) => `http://a.b/${'.'.repeat(1900)}x `.repeat(n / 1900),
+  'links in brackets': (n) => '[a](b '.repeat(n / 6),
+};
+
+for (const [name, write] of Object.entries(HOSTILE)) {
+  test(`what is hostile takes time that grows with the text: ${name}`, () => {
+    const [little, much] = [milliseconds(write(12_000)), milliseconds(write(48_000))];
+    assert.ok(much < 9 * Math.max(little, 10), `${little} ms, then ${much} ms`);
+  });
+}
+
+test('a fence may be as long as the text', () => {
+  assert.equal(shape(`${'~'.repeat(100_000)}\ncode`)[0].text, 'code');
+});
+
+test('a bracket that is not closed hides no link behind it', () => {
+  assert.equal(inline('[a [b](https://a.example)').at(-1).kind, 'link');
+});
+
 test('what is hostile takes no time', () => {
   const started = performance.now();
   for (const piece of ['*', '_', '**', '[', '![', '`', '```\n', '> ', '- ', '|', '(', '[a](', '<', '~~', '\\', '*a_', '#', '1. ', '\n', '[[]', '**a ', '`a']) parse(piece.repeat(20_000));

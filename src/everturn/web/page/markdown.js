@@ -1,7 +1,11 @@
 // A small Markdown: text in, a tree of plain values out. No HTML is read or made here, so none can be smuggled in.
+// Strangers write what is read here: each step takes time that grows with the text, not with its square. So no pattern has two
+// neighbours that can share the same characters, none is tried at each place up to the end, and nothing is cut out twice.
 
 const DEEPEST = 12;
 const LONGEST = 300_000;
+const LONGEST_LABEL = 2000;
+const LONGEST_TARGET = 3000;
 
 /** A link target that may be followed, or null. Only web and mail addresses, and files of this gateway. */
 export function safeLink(raw) {
@@ -39,10 +43,10 @@ function blocksOf(lines, depth) {
 
 function blockAt(lines, at, depth) {
   const line = lines[at];
-  const fence = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/.exec(line);
-  if (fence) return fenced(lines, at, fence);
-  const heading = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/.exec(line);
-  if (heading) return [{ kind: 'heading', level: heading[1].length, kids: inline(heading[2]) }, at + 1];
+  const fence = /^ {0,3}(`{3,}|~{3,})/.exec(line);
+  if (fence && !line.includes('`', fence[0].length)) return fenced(lines, at, fence[1], line.slice(fence[0].length));
+  const heading = /^ {0,3}(#{1,6})\s/.exec(line);
+  if (heading) return [{ kind: 'heading', level: heading[1].length, kids: inline(headingText(line.slice(heading[0].length))) }, at + 1];
   if (isRule(line)) return [{ kind: 'rule' }, at + 1];
   if (depth < DEEPEST && /^ {0,3}>/.test(line)) return quoted(lines, at, depth);
   if (depth < DEEPEST && marker(line)) return listed(lines, at, depth);
@@ -54,11 +58,28 @@ function isRule(line) {
   return /^ {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$/.test(line);
 }
 
-function fenced(lines, at, fence) {
-  const [, mark, about] = fence;
-  const close = new RegExp(`^ {0,3}${mark[0]}{${mark.length},}\\s*$`);
+/** What a heading says, without the signs that may close it. */
+function headingText(rest) {
+  const text = rest.trim();
+  return text.slice(0, lengthWithout(text, '#')).trimEnd();
+}
+
+/** How long a text is without the characters at its end that are among these. */
+function lengthWithout(text, signs) {
+  let end = text.length;
+  while (end > 0 && signs.includes(text[end - 1])) end -= 1;
+  return end;
+}
+
+function closesFence(line, mark) {
+  const text = line.trimEnd();
+  const indent = text.length - text.trimStart().length;
+  return indent <= 3 && text.startsWith(mark, indent) && lengthWithout(text, mark[0]) === indent && !/[^ ]/.test(text.slice(0, indent));
+}
+
+function fenced(lines, at, mark, about) {
   let end = at + 1;
-  while (end < lines.length && !close.test(lines[end])) end += 1;
+  while (end < lines.length && !closesFence(lines[end], mark)) end += 1;
   const language = (about.trim().split(/\s+/)[0] || '').slice(0, 30);
   const block = { kind: 'code', language, text: lines.slice(at + 1, end).join('\n') };
   return [block, Math.min(end + 1, lines.length)];
@@ -136,7 +157,7 @@ function tabled(lines, at) {
   const rows = [];
   let end = at + 2;
   while (end < lines.length && lines[end].trim() && lines[end].includes('|')) {
-    rows.push(align.map((_, n) => inline(cells(lines[end])[n] ?? '')));
+    rows.push(cells(lines[end]).slice(0, align.length).map((cell) => inline(cell))); // cells that are not there are not made up
     end += 1;
   }
   return [{ kind: 'table', align, head: cells(lines[at]).map((cell) => inline(cell)), rows }, end];
@@ -158,7 +179,7 @@ const SPECIAL = /[\\`*_~[!<\n]|https?:\/\//g;
 /** The parts of a line. */
 export function inline(text, depth = 0) {
   const kids = [];
-  const missing = new Set(); // delimiters without an end further on: not looked for again
+  const known = { missing: new Set(), brackets: null }; // delimiters without an end further on, and where brackets end
   let plain = '';
   let at = 0;
   const flush = () => {
@@ -172,7 +193,7 @@ export function inline(text, depth = 0) {
     plain += text.slice(at, until);
     at = until;
     if (!special) break;
-    const found = depth < DEEPEST ? partAt(text, at, missing, depth, plain) : null;
+    const found = depth < DEEPEST ? partAt(text, at, known, depth, plain ? text[at - 1] : '') : null;
     if (found) {
       flush();
       kids.push(found[0]);
@@ -193,15 +214,16 @@ export function inline(text, depth = 0) {
   return kids;
 }
 
-function partAt(text, at, missing, depth, before) {
+/** What begins here, and where it ends; `before` is the character in front of it, if that is plain text. */
+function partAt(text, at, known, depth, before) {
   switch (text[at]) {
-    case '`': return codeAt(text, at, missing);
-    case '[': return linkAt(text, at, depth, missing);
-    case '!': return text[at + 1] === '[' ? imageAt(text, at, missing) : null;
+    case '`': return codeAt(text, at, known.missing);
+    case '[': return linkAt(text, at, depth, known);
+    case '!': return text[at + 1] === '[' ? imageAt(text, at, known) : null;
     case '<': return angledAt(text, at);
-    case 'h': return /[\w/]$/.test(before) ? null : bareAt(text, at);
+    case 'h': return /[\w/]/.test(before) ? null : bareAt(text, at);
     case '\\': case '\n': return null;
-    default: return emphasisAt(text, at, missing, depth, before);
+    default: return emphasisAt(text, at, known.missing, depth, before);
   }
 }
 
@@ -222,7 +244,7 @@ function emphasisAt(text, at, missing, depth, before) {
   for (const [mark, kind] of PAIRS) {
     if (!text.startsWith(mark, at) || missing.has(mark)) continue;
     const next = text[at + mark.length] ?? ' ';
-    if (/\s/.test(next) || next === mark[0] || (mark[0] === '_' && /\w$/.test(before))) continue;
+    if (/\s/.test(next) || next === mark[0] || (mark[0] === '_' && /\w/.test(before))) continue;
     const end = closing(text, at + mark.length, mark);
     if (end < 0) {
       missing.add(mark);
@@ -244,30 +266,36 @@ function closing(text, from, mark) {
   return -1;
 }
 
-function bracketed(text, at, missing) {
-  if (missing.has(']')) return null;
-  let deep = 0;
-  const limit = Math.min(text.length, at + 2000);
-  for (let end = at; end < limit; end += 1) {
-    if (text[end] === '\\') end += 1;
-    else if (text[end] === '[') deep += 1;
-    else if (text[end] === ']' && (deep -= 1) === 0) {
-      const target = /^\(\s*<?([^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)*)>?(?:\s+["'(][^"')]*["')])?\s*\)/.exec(text.slice(end + 1, end + 3000));
-      return target ? { label: text.slice(at + 1, end), url: target[1], end: end + 1 + target[0].length } : null;
-    }
+/** Where each bracket of a text ends. */
+function bracketsOf(text) {
+  const ends = new Map();
+  const open = [];
+  for (let at = 0; at < text.length; at += 1) {
+    if (text[at] === '\\') at += 1;
+    else if (text[at] === '[') open.push(at);
+    else if (text[at] === ']' && open.length) ends.set(open.pop(), at);
   }
-  if (limit === text.length) missing.add(']');
-  return null;
+  return ends;
 }
 
-function linkAt(text, at, depth, missing) {
-  const found = bracketed(text, at, missing);
+function bracketed(text, at, known) {
+  known.brackets ??= bracketsOf(text);
+  const end = known.brackets.get(at);
+  if (end === undefined || end - at >= LONGEST_LABEL) return null;
+  const rest = text.slice(end + 1, end + LONGEST_TARGET);
+  const target = /^\(\s*<?([^\s<>()]*(?:\([^\s<>()]*\)[^\s<>()]*)*)>?/.exec(rest);
+  const close = target && /^(?:\s+["'(][^"')]*["')])?\s*\)/.exec(rest.slice(target[0].length));
+  return close ? { label: text.slice(at + 1, end), url: target[1], end: end + 1 + target[0].length + close[0].length } : null;
+}
+
+function linkAt(text, at, depth, known) {
+  const found = bracketed(text, at, known);
   const href = found && safeLink(found.url);
   return href ? [{ kind: 'link', href, kids: inline(found.label, Math.max(depth + 1, DEEPEST - 2)) }, found.end] : null;
 }
 
-function imageAt(text, at, missing) {
-  const found = bracketed(text, at + 1, missing);
+function imageAt(text, at, known) {
+  const found = bracketed(text, at + 1, known);
   const href = found && safeLink(found.url);
   if (!href) return null;
   // A picture from elsewhere would tell its server that it was looked at: it is a link.
@@ -284,8 +312,8 @@ function angledAt(text, at) {
 function bareAt(text, at) {
   const found = /^https?:\/\/[^\s<>"'`]{1,2000}/i.exec(text.slice(at, at + 2100));
   if (!found) return null;
-  let url = found[0].replace(/[.,:;!?*_~\]]+$/, '');
-  if (url.endsWith(')') && !url.includes('(')) url = url.replace(/\)+[.,:;!?]*$/, '');
+  let url = found[0].slice(0, lengthWithout(found[0], '.,:;!?*_~]'));
+  if (!url.includes('(')) url = url.slice(0, lengthWithout(url, ')'));
   const href = safeLink(url);
   return href ? [{ kind: 'link', href, kids: [{ kind: 'text', text: url }] }, at + url.length] : null;
 }
