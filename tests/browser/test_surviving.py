@@ -33,6 +33,19 @@ async def test_a_kill_in_the_middle_of_a_stream_ends_in_the_same_bubble(gateway:
 
 
 @pytest.mark.prove
+async def test_a_first_visit_can_be_reloaded_while_the_gateway_is_away(gateway: Gateway, screen: Screen) -> None:
+    page = screen.page
+    await page.evaluate("async () => { await navigator.serviceWorker.ready; }")
+    gateway.kill()
+    await page.reload()
+    await expect(page.locator("#banner")).to_contain_text("away")
+    await screen.say("while away")
+    gateway.start()
+    await expect(screen.answers().last).to_contain_text("echo: while away")
+    await screen.unhurt()
+
+
+@pytest.mark.prove
 async def test_what_is_written_while_the_gateway_is_away_is_kept_over_a_reload_and_sent_once(
     gateway: Gateway, screen: Screen
 ) -> None:

@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 
-from everturn.web.page_files import FOLDER
+from everturn.web.page_files import FOLDER, read_page
 from tests.house import ROOT
 from tests.waiting import WAIT_S
 
@@ -21,6 +21,12 @@ def test_the_pure_parts_of_the_page() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 0, done.stdout[-5000:]
     assert re.search(r"^. pass (\d+)$", done.stdout, re.MULTILINE), done.stdout[-5000:]
+
+
+def test_the_copy_for_reloads_holds_every_file_of_the_pages() -> None:
+    listed = set(re.findall(r"'([\w/]+\.\w+)'", (FOLDER / "offline.js").read_text()))
+    named = {"index.html", "ops/ops.html"}  # by their addresses
+    assert listed == set(read_page()) - named - {"login.html", "login.js", "offline.js"}
 
 
 def imported(name: str) -> set[str]:

@@ -151,7 +151,8 @@ def _recovery(each: dict[str, Any]) -> tuple[object, ...]:
     from everturn.cli.tables import moment
 
     after = each["back_after_s"]
-    back = "-" if after is None else f"{after:.1f} s"
+    most = "at most " if each["last_life"] == "unclean" else ""  # from the last thing it wrote: it died then or later
+    back = "-" if after is None else f"{most}{after:.1f} s"
     return (
         moment(each["died_at"]), each["last_life"], back, each["continued"], each["suspended"], each["returned"],
         each["by"],

@@ -46,7 +46,8 @@ test('a time of another day names the day', () => {
 
 test('a recovery is a sentence', () => {
   const each = { at: NOW, last_life: 'unclean', died_at: NOW - 1, back_after_s: 0.8, continued: 3, suspended: 0, returned: 1 };
-  assert.match(recovery(each, NOW), /^At .* it was killed or crashed, back in 0\.8 s, 3 turns continued, 1 message put back in line\.$/);
+  assert.match(recovery(each, NOW), /^At .* it was killed or crashed, back in at most 0\.8 s, 3 turns continued, 1 message put back in line\.$/);
+  assert.match(recovery({ ...each, last_life: 'restart' }, NOW), /it was restarted, back in 0\.8 s/);
   assert.match(recovery({ ...each, last_life: 'stop', back_after_s: null, continued: 0, returned: 0 }, NOW), /it was stopped, nothing was under way\.$/);
 });
 

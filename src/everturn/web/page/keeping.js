@@ -1,8 +1,9 @@
 // What the browser keeps for us: a copy of the page for reloads while the gateway is away, and small things over reloads.
 
-/** Have a copy kept (offline.js). */
-export function keepCopy() {
+/** Have a copy kept (offline.js). `began` is called when that begins, on a first visit: what is read from then on is kept. */
+export function keepCopy(began = () => {}) {
   if (!('serviceWorker' in navigator)) return;
+  if (!navigator.serviceWorker.controller) navigator.serviceWorker.addEventListener('controllerchange', began, { once: true });
   const address = '/offline.js';
   const policy = self.trustedTypes?.createPolicy('everturn', { createScriptURL: () => address });
   navigator.serviceWorker.register(policy ? policy.createScriptURL('') : address).catch(() => {});

@@ -446,7 +446,7 @@ async function start() {
     location.replace(elsewhere);
     return;
   }
-  keepCopy();
+  keepCopy(reload);
   await side.read();
   const chat = chatOfAddress() ?? side.known[0]?.chat ?? newId();
   openChat(chat);

@@ -2,7 +2,29 @@
 // goes first; the copy is only for when nobody answers.
 const CACHE = 'everturn-page';
 
-self.addEventListener('install', () => self.skipWaiting());
+// The pages' own files: a first visit has loaded them before anybody could keep them, and a reload needs all of them.
+const ASSETS = [
+  'base.css', 'composer.js', 'dom.js', 'draw.js', 'icon.svg', 'keeping.js', 'line.js', 'main.js', 'markdown.js', 'markdown_dom.js',
+  'ops/acts.js', 'ops/chart.js', 'ops/choices.js', 'ops/figures.js', 'ops/life.js', 'ops/lists.js', 'ops/main.js', 'ops/ops.css',
+  'ops/people.js', 'ops/table.js', 'ops/views.js', 'ops/words.js', 'outbox.js', 'page.css', 'side.js', 'talk.js',
+];
+const FILES = ['/', '/ops', ...ASSETS.map((name) => `/assets/${name}`)];
+const SHOWN = ['/web/me', '/web/conversations']; // what a page asks for before it shows anything
+
+self.addEventListener('install', (event) => {
+  self.skipWaiting();
+  event.waitUntil(keepAll());
+});
+
+async function keepAll() {
+  const cache = await caches.open(CACHE);
+  await cache.addAll(FILES);
+  for (const path of SHOWN) {
+    const found = await fetch(path);
+    if (found.ok) await cache.put(path, found);
+  }
+}
+
 self.addEventListener('activate', (event) => event.waitUntil(self.clients.claim()));
 
 function isKept(url) {

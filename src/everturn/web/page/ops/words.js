@@ -77,7 +77,9 @@ export function recovery(each, now) {
     each.returned && `${count(each.returned, 'message')} put back in line`,
     each.suspended && `${count(each.suspended, 'conversation')} set aside`,
   ].filter(Boolean);
-  const back = each.back_after_s === null || each.back_after_s === undefined ? '' : `, back in ${span(each.back_after_s)}`;
+  // Of one that was killed only the last thing it wrote is known: it died then or later.
+  const most = each.last_life === 'unclean' ? 'at most ' : '';
+  const back = each.back_after_s === null || each.back_after_s === undefined ? '' : `, back in ${most}${span(each.back_after_s)}`;
   return `At ${when} ${ended}${back}, ${kept.join(', ') || 'nothing was under way'}.`;
 }
 
