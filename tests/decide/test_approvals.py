@@ -5,9 +5,19 @@ import re
 import pytest
 
 from everturn.decide import approval_words
-from everturn.decide.approvals import Scope, approver_of, closes, may_answer, person_in, person_of, remembered, scope_of
+from everturn.decide.approvals import (
+    Scope,
+    approver_of,
+    closes,
+    may_answer,
+    person_in,
+    person_of,
+    remembered,
+    scope_of,
+    stricter,
+)
 from everturn.decide.keys import agent_of, session_key
-from everturn.model import SessionSource
+from everturn.model import Effect, SessionSource, ToolCall
 
 ANN, BOB, EVE, TOKEN = "fake:ann", "fake:bob", "fake:eve", "api:owner"
 EVERY_TEXT = [
@@ -64,6 +74,15 @@ def test_what_nobody_asked_for_is_answered_in_its_own_chat_alone() -> None:
 )
 def test_the_holder_of_the_homes_token_has_a_name(platform: str, user: str | None, person: str | None) -> None:
     assert approver_of(SessionSource(platform=platform, user_id=user)) == person
+
+
+@pytest.mark.parametrize("journaled", Effect)
+@pytest.mark.parametrize("present", Effect)
+def test_the_stricter_of_two_rules_decides(journaled: Effect, present: Effect) -> None:
+    strictness = [Effect.PURE, Effect.IDEMPOTENT, Effect.ONCE]
+    was, now = ToolCall("c", "t", "{}", journaled), ToolCall("c", "t", "{}", present, "Now?")
+    assert strictness.index(stricter(was, now).effect) == max(strictness.index(journaled), strictness.index(present))
+    assert (stricter(was, now).ask, stricter(now, was).ask, stricter(was, was).ask) == ("Now?", "Now?", None)
 
 
 @pytest.mark.parametrize("person", [ANN, None])

@@ -13,6 +13,14 @@ RunTool = Callable[[ToolCall, str], Awaitable[str]]
 """Runs one tool call; the second argument is a key that is the same for every repetition of this call. Raises ToolFailed
 (errors.py) with the result of a call that failed."""
 
+JudgeCall = Callable[[ToolCall], ToolCall]
+
+
+def as_journaled(call: ToolCall) -> ToolCall:
+    """The rules that a call was journaled with still hold."""
+    return call
+
+
 NO_USAGE = Usage()
 
 
@@ -148,8 +156,11 @@ class TurnContext(Protocol):
         """Commit a model response, run its calls in order, commit each result; returns the results."""
         ...
 
-    async def settle(self, run: RunTool) -> list[Message]:
-        """After an interruption: bring the calls of the last committed response to an end, each by its class."""
+    async def settle(self, run: RunTool, judge: JudgeCall = as_journaled) -> list[Message]:
+        """After an interruption: bring the calls of the last committed response to an end, each by its class.
+
+        `judge` gives each call the rules that hold for it now, where they may be stricter than those it was journaled with.
+        """
         ...
 
     def stream(self, text: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from everturn.agent.interface import RunTool, TurnContext
+from everturn.decide.approvals import stricter
 from everturn.decide.turn_place import place_of_turn
 from everturn.errors import StoreError, ToolFailed
 from everturn.model import Effect, Json, ToolCall
@@ -92,7 +93,9 @@ class Toolbox:
         return list(self._tools.values())
 
     def call(self, call_id: str, name: str, arguments: str) -> ToolCall:
-        """A call the model asked for, with the class and the question of its tool; an unknown one harms nobody."""
+        """A call the model asked for, with the class and the approval request of its tool. One that is away can not run in this attempt;
+        `judge` decides anew in a later one.
+        """
         tool = self._tools.get(name)
         if tool is None:
             return ToolCall(call_id, name, arguments, Effect.PURE)
@@ -101,6 +104,10 @@ class Toolbox:
         except ToolError:
             ask = None  # it will not run: the model is told what is wrong with its arguments
         return ToolCall(call_id, name, arguments, tool.effect, ask)
+
+    def judge(self, call: ToolCall) -> ToolCall:
+        """A call of an earlier attempt, under the stricter of the rules it was journaled with and those of its tool now."""
+        return stricter(call, self.call(call.id, call.name, call.arguments))
 
     def runner(self, turn: TurnContext) -> RunTool:
         """Runs calls in a turn; whatever goes wrong is a result that the model can read."""

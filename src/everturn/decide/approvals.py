@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from everturn.decide.rights import is_home
-from everturn.model import SessionSource
+from everturn.model import Effect, SessionSource, ToolCall
 
 OWNER = "owner"
 OWNERS = frozenset(
     {f"api:{OWNER}", f"web:{OWNER}", f"v1:{OWNER}"}
 )  # one person: the home's token, its page, its OpenAI API
+_STRICTNESS = (Effect.PURE, Effect.IDEMPOTENT, Effect.ONCE)
 LETS_WAIT = frozenset({"queue", "collect"})
 
 
@@ -45,6 +48,15 @@ def may_answer(
     if approvers and allow:
         return False
     return there if asked_for is None else by == asked_for or {by, asked_for} <= OWNERS
+
+
+def stricter(journaled: ToolCall, present: ToolCall) -> ToolCall:
+    """The journaled call with the stricter of both classes, and with an approval if either asks for one.
+
+    Its tool may have been away when it was journaled, or the owner may have changed the rules since.
+    """
+    effect = max(journaled.effect, present.effect, key=_STRICTNESS.index)
+    return replace(journaled, effect=effect, ask=present.ask if journaled.ask is None else journaled.ask)
 
 
 def scope_of(scope: Scope, session_id: str, key: str, person: str | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everturn import points
-from everturn.agent.interface import RunTool
+from everturn.agent.interface import JudgeCall, RunTool
 from everturn.decide.approval_words import TOO_LONG
 from everturn.decide.busy import NEW_WORDS, OUTCOME_UNKNOWN
 from everturn.decide.exact_text import LONGEST_REQUEST, shown
@@ -35,20 +35,21 @@ class Effects:
             results += await (self._act if call.ask is None else self._ask)(call, run, rest)
         return results
 
-    async def settle(self, rows: Sequence[Message], run: RunTool) -> list[Message]:
+    async def settle(self, rows: Sequence[Message], run: RunTool, judge: JudgeCall) -> list[Message]:
         """Bring the calls of the last response among the turn's rows to an end."""
         response = next((row for row in reversed(rows) if row.calls), None)
         if response is None:
             return []
         answered = {row.call_id for row in rows if row.role == "tool"}
         states = await self._store.read(effects_of, self._attempt.begun.turn)
-        asks = any(call.ask is not None and call.id not in answered for call in response.calls)
+        calls = [judge(call) for call in response.calls if call.id not in answered]
+        asks = any(call.ask is not None for call in calls)
         decided = await self._store.read(decided_calls, self._attempt.begun.turn) if asks else set()
         results: list[Message] = []
-        for call in response.calls:
-            if call.id in decided and call.id not in states and call.id not in answered:
+        for call in calls:
+            if call.id in decided and call.id not in states:
                 results += await self._ask(call, run, ())  # somebody said yes or no: words from before do not undo it
-            elif call.id not in answered:
+            else:
                 results += await self._settle(call, states.get(call.id), run)
         return results
 
@@ -59,7 +60,7 @@ class Effects:
             result = self._result(call, NEW_WORDS, outcome=RowOutcome.SKIPPED)
             await self._store.run(skip_calls, self._attempt.begun, [result])
             return [result]
-        if state is None and call.ask is not None:
+        if call.ask is not None:  # also of a call that was begun: it may not have needed an approval then
             return await self._ask(call, run, ())
         self._attempt.called = True
         await self._store.run(begin_effect, self._attempt.begun, call, self._attempt.parts.clock.now())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from everturn import points
-from everturn.agent.interface import NO_USAGE, RunTool
+from everturn.agent.interface import NO_USAGE, JudgeCall, RunTool, as_journaled
 from everturn.decide.names import author_of
 from everturn.decide.spending import day_of, who_spends
 from everturn.decide.streaming import said_before
@@ -184,9 +184,9 @@ class JournaledTurn:
             self._proven(self._attempt.begun.key)
         return await self._effects.run(calls, run)
 
-    async def settle(self, run: RunTool) -> list[Message]:
-        """Bring the calls of the last committed response to an end, each by its class."""
-        return await self._effects.settle(await self.own(), run)
+    async def settle(self, run: RunTool, judge: JudgeCall = as_journaled) -> list[Message]:
+        """Bring the calls of the last committed response to an end, each by its class as it is judged now."""
+        return await self._effects.settle(await self.own(), run, judge)
 
 
 async def take_up(attempt: Attempt, turn: JournaledTurn) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.toolbox import Place, Tool
+from everturn.agent.toolbox import Place, Tool, ask_nobody
 from everturn.clock import Clock
 from everturn.media import Media
 from everturn.model import Effect, Json, Message
@@ -28,6 +28,7 @@ class Lines:
     written: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=lambda: ["write"])
     starting: bool = False
+    asks: bool = False
     hold: asyncio.Event | None = None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -36,7 +37,14 @@ class Lines:
         if self.starting:
             return None
         return [
-            Tool(name=name, description=f"{name} a line", parameters=LINE_SCHEMA, run=self._write, effect=Effect.ONCE)
+            Tool(
+                name=name,
+                description=f"{name} a line",
+                parameters=LINE_SCHEMA,
+                run=self._write,
+                effect=Effect.ONCE,
+                ask=str if self.asks else ask_nobody,
+            )
             for name in self.names
         ]
 

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from everturn.testing import EditingPlatform
+from everturn.testing_model import Asked, Call, Said
 from tests.agent.llm.scenes import Lines, scene
-from tests.gateway.scenes import restarted
+from tests.gateway.scenes import die, happened, restarted
 
 
 async def test_words_reach_the_model_byte_for_byte_and_its_answer_the_user(store_url: str) -> None:
@@ -69,3 +70,30 @@ async def test_an_interrupted_turn_goes_on_after_its_last_step(store_url: str) -
         assert it.lines.written == ["1", "2"]
         assert "[System note: " in str(it.sent()[-1][1]["content"])
         assert not any("System note" in row.content for row in await it.transcript())
+
+
+def write_and_erase(asked: Asked) -> Said:
+    """Asks for both tools in one response."""
+    line = '{"line": "x"}'
+    return Said("", (Call("write", line), Call("erase", line))) if not asked.results else Said("both are done")
+
+
+async def test_a_call_to_a_tool_that_was_away_needs_its_approval_when_the_tool_is_back_after_a_death(
+    store_url: str,
+) -> None:
+    """It was journaled when nobody knew its class or that it asks."""
+    lines = Lines(names=["write", "erase"])
+    async with scene(store_url, lines=lines) as it:
+        await it.ask("hello")
+        it.model.script = write_and_erase
+        lines.names, lines.hold = ["write"], asyncio.Event()
+        it.platform.say("one", "go")
+        await happened(lines.begun)
+        await die(it.world)
+        lines.names, lines.hold, lines.asks = ["write", "erase"], None, True
+        await it.world.start()
+        await it.told("May I use erase?")
+        assert lines.written == []
+        it.platform.say("one", "/approve")
+        await it.told("both are done")
+    assert lines.written == ["x"]

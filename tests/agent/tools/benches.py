@@ -44,7 +44,7 @@ class ToolUser:
             self._bench.calls += calls
             await turn.step("", calls, run)
         else:
-            await turn.settle(run)
+            await turn.settle(run, toolbox.judge)
         results = [row for row in await turn.own() if row.role == "tool"]
         message = turn.source.message_id or ""
         self._bench.finished(message, results)

@@ -73,7 +73,7 @@ class LlmAgent:
         work = await self._begin(turn)
         run = work.toolbox.runner(turn)
         if turn.attempt > 1:
-            await turn.settle(run)
+            await turn.settle(run, work.toolbox.judge)
         while work.steps < self._settings.max_steps:
             got = await self._asking.ask(turn, partial(self._given, work), partial(self._shortened, work))
             said, asks = _own_first(got.response, work.functions)
