@@ -50,7 +50,8 @@ async def test_everything_can_be_switched_on(tmp_path: Path) -> None:
         offered = names(tools, "*")
         assert {"run_command", "fetch_page", "remember", "send_message", "read_output"} <= offered
         assert any("file" in name for name in offered)
-        assert (tmp_path / "files").is_dir()
+        assert (tmp_path / "workspace").is_dir()
+        assert not (tmp_path / "files").exists()
 
 
 async def test_an_agent_gets_what_it_names_and_what_reads_long_outputs(tmp_path: Path) -> None:
@@ -66,6 +67,35 @@ async def test_a_folder_that_can_not_be_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"tools\.files\.folder: .*taken"):
         async with made(tmp_path, '[tools.files]\nenabled = true\nfolder = "taken"\n'):
             pass
+
+
+@pytest.mark.parametrize("folder", ["files", "files/own", ".", "", "..", "/", "link", "files/../files"])
+@pytest.mark.parametrize("table", ["files", "send"])
+async def test_a_folder_with_other_peoples_uploads_is_refused(tmp_path: Path, table: str, folder: str) -> None:
+    (tmp_path / "link").symlink_to("files")
+    text = f'[tools.{table}]\nenabled = true\nfolder = "{folder}"\n' + ("files = true\n" if table == "send" else "")
+    with pytest.raises(ConfigError, match=rf'tools\.{table}\.folder: .*what people sent.*such as "workspace"'):
+        async with made(tmp_path, text):
+            pass
+
+
+UPLOADS = [f"{'a' * 22}.cat.png", f"{'-_' * 11}.notes.txt"]
+
+
+async def test_what_an_agent_wrote_among_the_uploads_is_moved_to_its_own_folder(tmp_path: Path) -> None:
+    """The default was one folder for both. A move that a death cut short goes on at the next start."""
+    (tmp_path / "files" / "plans").mkdir(parents=True)
+    for name in (*UPLOADS, "todo.txt", "plans/may.txt"):
+        (tmp_path / "files" / name).write_text(name)
+    (tmp_path / "workspace.moving").mkdir()
+    (tmp_path / "workspace.moving" / "moved.txt").write_text("before the death")
+    for _ in range(2):
+        async with made(tmp_path, ALL):
+            pass
+    assert {path.name for path in (tmp_path / "files").iterdir()} == set(UPLOADS)
+    assert {path.name for path in (tmp_path / "workspace").iterdir()} == {"todo.txt", "plans", "moved.txt"}
+    assert (tmp_path / "workspace" / "plans" / "may.txt").read_text() == "plans/may.txt"
+    assert not (tmp_path / "workspace.moving").exists()
 
 
 async def test_a_server_is_named_like_a_tool_and_starts_only_when_it_is_used(tmp_path: Path) -> None:

@@ -8,8 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import structlog
+
 from everturn.agent.toolbox import Tool, ToolSource
 from everturn.clock import Clock
+from everturn.decide.uploads import is_stored
 from everturn.errors import ConfigError
 from everturn.media import MEGABYTE
 from everturn.model import Effect, SessionSource
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from everturn.search_index import SearchIndex
 
 SEARCH_FILE = "search.db"
+WORKSPACE = "workspace"  # the default of the folders that tools work in
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Toolsets:
         self._tools = config.tools
         self._file_megabytes = config.limits.file_megabytes
         self._at = workshop
+        self._uploads = workshop.home / "files"
         self._index: SearchIndex | None = None
         self._sources: dict[str, ToolSource] = {}
         self._mcp = config.mcp
@@ -96,9 +102,9 @@ class Toolsets:
         from everturn.agent.tools.files import FilesSettings, files_tools
 
         own = tools.files
-        folder = self._folder("tools.files.folder", own.folder)
-        uploads = self._at.home / "files"
-        return files_tools(FilesSettings(folder=folder, uploads=uploads, write=own.write, file_bytes=own.file_bytes))
+        folder = self._folder("tools.files.folder", self._apart("tools.files.folder", own.folder))
+        settings = FilesSettings(folder=folder, uploads=self._uploads, write=own.write, file_bytes=own.file_bytes)
+        return files_tools(settings)
 
     def _shell(self, tools: ToolsConfig) -> list[Tool]:
         from everturn.agent.tools.shell import ShellSettings, shell_tools
@@ -150,8 +156,10 @@ class Toolsets:
             own_chat=own.own_chat,
             text_chars=own.text_chars,
             directory=own.directory,
-            folder=self._folder("tools.send.folder", own.folder) if own.files else None,
-            uploads=self._at.home / "files",
+            folder=self._folder("tools.send.folder", self._apart("tools.send.folder", own.folder))
+            if own.files
+            else None,
+            uploads=self._uploads,
             file_bytes=int(self._file_megabytes * MEGABYTE),
         )
         return send_tools(settings, self._at.send, self._at.places, self._at.files)
@@ -193,9 +201,37 @@ class Toolsets:
         settings = OutputSettings(page_chars=min(15_000, self._tools.output_chars * 3 // 4))
         return Offered(output_tools(settings, self._at.store))
 
+    def _apart(self, key: str, name: str) -> str:
+        """The same folder, unless the agent would meet other people's uploads or the gateway's own files there."""
+        folder, uploads = (self._at.home / name).resolve(), self._uploads.resolve()
+        if folder.is_relative_to(uploads) or uploads.is_relative_to(folder):
+            raise ConfigError(
+                f'{key}: {folder} is or holds the folder of what people sent, or lies in it; choose another one, such as "{WORKSPACE}".'
+                f" What the agent wrote to {uploads} is moved to {WORKSPACE} when that folder is first used"
+            )
+        return name
+
+    def _adopt(self) -> None:
+        """Up to now the agent's files lay among the uploads by default: move them to its own folder, once.
+
+        The folder gets its name last. So a start that dies on the way leaves the rest to the next one.
+        """
+        workspace, moving = self._at.home / WORKSPACE, self._at.home / f"{WORKSPACE}.moving"
+        if workspace.exists() or not self._uploads.is_dir():
+            return
+        own = [path for path in self._uploads.iterdir() if not is_stored(path.name)]
+        if own or moving.exists():
+            moving.mkdir(mode=0o700, exist_ok=True)
+            for path in own:
+                path.rename(moving / path.name)
+            moving.rename(workspace)
+            log.info("agent_files_moved", from_folder=str(self._uploads), to_folder=str(workspace), entries=len(own))
+
     def _folder(self, key: str, name: str) -> Path:
         folder = self._at.home / name
         try:
+            if folder == self._at.home / WORKSPACE:
+                self._adopt()
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{key}: {folder} can not be made or is no folder: {error.strerror}") from error

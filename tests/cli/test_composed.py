@@ -37,14 +37,14 @@ async def test_a_file_composes_models_tools_agents_and_approvals(tmp_path: Path)
             assert await answered(tmp_path, "ann", "1", "say hello") == "hello"
             write = 'use write_file {"path": "a.txt", "content": "kept"}'
             await answered(tmp_path, "ann", "2", write)
-            assert (tmp_path / "files" / "a.txt").read_text() == "kept"
+            assert (tmp_path / "workspace" / "a.txt").read_text() == "kept"
             assert await answered(tmp_path, "letters", "3", "hello") == "You wrote 5 letters."
             post(tmp_path, "ann", "4", 'use run_command {"command": "echo done > b.txt"}')
             await poll(lambda: state_of(tmp_path, "4") == "waiting", seen=lambda: gateway.output)
-            assert not (tmp_path / "files" / "b.txt").exists()
+            assert not (tmp_path / "workspace" / "b.txt").exists()
             post(tmp_path, "ann", "5", "/approve")
             await poll(lambda: ended(tmp_path, "4") == "answered", seen=lambda: gateway.output)
-            assert (tmp_path / "files" / "b.txt").read_text() == "done\n"
+            assert (tmp_path / "workspace" / "b.txt").read_text() == "done\n"
         assert KEY not in gateway.output
 
 

@@ -16,6 +16,7 @@ UNKNOWN = "application/octet-stream"
 TEXT = "text/plain"
 PROGRAM = "application/x-executable"
 HEAD_BYTES = 512  # what a type is found in
+_STORED = re.compile(r"[A-Za-z0-9_-]{22}\.")
 _ADDRESS = re.compile(r"/files/([A-Za-z0-9_-]{22})/([^\s/()<>\"'\]]{1,400})")
 # The newest families of the large providers see; a model of another name is not given what it may refuse.
 _SEEING = re.compile(
@@ -62,6 +63,11 @@ class Upload:
     def address(self) -> str:
         """How words name it."""
         return f"/files/{self.id}/{quote(self.name)}"
+
+
+def is_stored(name: str) -> bool:
+    """Whether a name in the folder of files is that of an upload."""
+    return _STORED.match(name) is not None
 
 
 def content_id(digest: bytes) -> str:

@@ -18,7 +18,12 @@ class FilesConfig:
     """`[tools.files]`."""
 
     enabled: bool = setting(False, "Let the agent work with the files of one folder, and of no other.")
-    folder: str = setting("files", "The folder; a relative path begins at the home.", form="a folder")
+    folder: str = setting(
+        "workspace",
+        "The folder; a relative path begins at the home. Not the home itself, nor its folder files, which holds what people"
+        " sent.",
+        form="a folder",
+    )
     write: bool = setting(True, "Whether it may change files, too.")
     file_bytes: int = setting(1_000_000, "The largest file that is read or written.", between=(1, 1_000_000_000))
 
@@ -28,7 +33,7 @@ class ShellConfig:
     """`[tools.shell]`."""
 
     enabled: bool = setting(False, "Let the agent run commands on this machine, as the user that the gateway runs as.")
-    folder: str = setting("files", "Where commands run; a relative path begins at the home.", form="a folder")
+    folder: str = setting("workspace", "Where commands run; a relative path begins at the home.", form="a folder")
     approval: str = setting(
         "ask", "Whether a person must allow each command. never: nobody is asked.", choices=("ask", "never")
     )
@@ -95,9 +100,9 @@ class SendConfig:
     )
     files: bool = setting(False, "Whether it may send files of the folder below, too.")
     folder: str = setting(
-        "files",
-        "The folder whose files may be sent; a relative path begins at the home. Hidden files, keys and the gateway's own"
-        " files are never sent.",
+        "workspace",
+        "The folder whose files may be sent; a relative path begins at the home. Not the home itself, nor its folder files."
+        " Hidden files, keys and the gateway's own files are never sent.",
         form="a folder",
     )
     target: Mapping[str, TargetConfig] = named(
