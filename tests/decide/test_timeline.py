@@ -134,3 +134,13 @@ def test_what_a_turn_used_what_failed_and_what_it_asked_is_told() -> None:
     assert "compaction failed: no summary (attempt 2)" in told
     assert told.index("question 5 asked: may shell be used?") < told.index("question 5 approved by fake:ann")
     assert "used in all: 2 model requests, 900 tokens in (800 cached), 40 out, costs 0.0125" in told
+
+
+def test_a_lost_model_call_is_told_and_whether_it_was_asked_again() -> None:
+    usage = {"requests": 2, "input_tokens": 900, "output_tokens": 40, "cached_tokens": 0, "cost": None}
+    lost = {"attempt": 1, "kind": "lost", "why": "never stored", "wait_s": 0.0, "at": 3.0}
+    told = words(life(turn=turn(usage=usage, failures=[lost])))
+    assert "model call lost: never stored; asked again (attempt 1)" in told
+    assert "used in all: 2 model requests (1 lost), 900 tokens in, 40 out" in told
+    last = words(life(turn=turn(usage=usage, failures=[lost | {"attempt": 2}])))
+    assert "model call lost: never stored (attempt 2)" in last

@@ -10,7 +10,7 @@ from everturn.errors import FenceLost, Spent
 from everturn.model import Message, ResumePending, Usage
 from everturn.store.operations.spending import Plan, last_turn, spent_on, usage_of_session, usage_of_turn
 from everturn.store.operations.turn_values import Begun
-from everturn.store.operations.turns import calling_with_plan, failed_call, finish, step
+from everturn.store.operations.turns import calling, calling_with_plan, failed_call, finish, step
 from tests.contracts.store import Life, broken, living, response
 
 ANN = "person:fake:ann"
@@ -25,7 +25,10 @@ async def life(store_url: str) -> AsyncIterator[Life]:
 
 
 def plan(life: Life, tokens: int = 100, limits: Limits = MANY, cost: float = 1.0) -> Plan:
-    return Plan(call=life.ids.next(), tokens=tokens, cost=cost, day=day_of(life.now), who=ANN, limits=limits)
+    asked = Usage(requests=1, input_tokens=tokens - 40, output_tokens=40, cost=cost)
+    return Plan(
+        call=life.ids.next(), tokens=tokens, cost=cost, day=day_of(life.now), who=ANN, limits=limits, asked=asked
+    )
 
 
 async def spent(life: Life, who: str = ANN) -> tuple[int, float]:
@@ -76,6 +79,48 @@ async def test_a_crash_loop_cannot_spend_past_a_limit(life: Life) -> None:
         with pytest.raises(Spent, match=words):
             await life.store.run(calling_with_plan, begun, plan(life, limits=limits))
     assert await spent(life) == (1000, 10.0)
+
+
+async def test_a_call_that_a_death_cut_off_is_counted_as_it_was_expected_to_be(life: Life) -> None:
+    begun = await life.begun()
+    await life.store.run(calling, begun.turn, USED)
+    await life.die()
+    again = await replace(life, instance=2).began()
+    assert await life.store.read(usage_of_turn, begun.turn) == USED
+    assert await life.store.read(usage_of_session, begun.session_id) == USED
+    await life.store.run(calling, again.turn, USED)
+    await answered(replace(life, instance=2), again)
+    assert (await life.store.read(usage_of_turn, begun.turn)).requests == 2
+    (lost,) = await life.look("SELECT attempt, kind, why FROM failure")
+    assert lost[:2] == (1, "lost")
+    assert "40 tokens, an estimate" in lost[2]
+
+
+async def test_a_call_whose_response_is_stored_is_not_lost_with_what_follows_it(life: Life) -> None:
+    begun = await life.begun()
+    await life.store.run(calling, begun.turn, USED)
+    await life.store.run(step, begun, response(begun, 1, at=life.now), None, None, USED, prove_it=False)
+    await life.die()
+    assert await life.store.read(usage_of_turn, begun.turn) == USED
+    assert await life.look("SELECT count(*) FROM failure") == [(0,)]
+
+
+async def test_a_call_that_somebody_stops_is_counted_and_stays_spent(life: Life) -> None:
+    begun = await life.begun()
+    await life.store.run(calling_with_plan, begun, plan(life))
+    await life.command("/stop")
+    assert await spent(life) == (100, 1.0)
+    used = Usage(requests=1, input_tokens=60, output_tokens=40, cost=1.0)
+    assert await life.store.read(usage_of_session, begun.session_id) == used
+    assert await life.store.read(broken) == {}
+
+
+async def test_an_answer_that_broke_off_is_counted_with_what_it_used(life: Life) -> None:
+    begun = await life.begun()
+    await life.store.run(calling_with_plan, begun, plan(life))
+    assert await life.twice(failed_call, begun, "cut", "the stream ended", 1.0, life.now, USED) == 1
+    assert await spent(life) == (40, 0.25)
+    assert await life.store.read(usage_of_session, begun.session_id) == USED
 
 
 @pytest.mark.parametrize(

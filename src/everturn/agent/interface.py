@@ -140,8 +140,11 @@ class TurnContext(Protocol):
         """
         ...
 
-    async def failed(self, kind: str, why: str, wait_s: float) -> int:
-        """Journal a model call that failed and will be tried again; how many failed since the last committed step."""
+    async def failed(self, kind: str, why: str, wait_s: float, usage: Usage = NO_USAGE) -> int:
+        """Journal a model call that failed and will be tried again; how many failed since the last committed step.
+
+        `usage` is what it used all the same, as far as that is known: an answer that broke off is paid for.
+        """
         ...
 
     async def step(

@@ -38,6 +38,11 @@ def who_spends(person: str | None, key: str) -> str:
     return f"person:{person}" if person else f"key:{key}"
 
 
+def lost_call(tokens: int) -> str:
+    """What is said about a model call whose response was never stored."""
+    return f"the attempt ended before its response was stored; it is counted with {tokens:,} tokens, an estimate"
+
+
 def passes_turn(limits: Limits, tokens: int, cost: float) -> str | None:
     """Why one more call would pass a limit of the turn, in words; None when it would not."""
     if 0 < limits.turn_tokens < tokens:

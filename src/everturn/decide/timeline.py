@@ -52,6 +52,7 @@ ACTIONS = {
 TRIES = {"later": "failed", "given_up": "failed, and it was given up", "in_doubt": "may or may not have arrived"}
 RUN_AGAIN = "@again-"
 SILENCE = "silence"  # a reply that was not sent
+LOST = "lost"  # a model call that was cut off before its response was stored
 FAILED = frozenset({"failed", "suspended"})
 CUT_OFF = frozenset({"the gateway ended", "restart_timeout", "shutdown_timeout", "failed", "suspended"})
 STILL_OPEN = frozenset({"running", "waiting", "interrupted"})
@@ -116,21 +117,27 @@ def _turn(turn: Json, set_aside: str | None) -> Iterator[Line]:
     for effect in turn["effects"]:
         yield from _effect(effect)
     for failure in turn.get("failures", ()):
-        wait = f"; tried again after {failure['wait_s']:g} s" if failure["wait_s"] else ""
-        words = f"{_failed(failure['kind'])}: {failure['why']}{wait} (attempt {failure['attempt']})"
-        yield Line(failure["at"], 3, words, "trouble", detail=failure["why"])
+        yield _failure(failure, turn["attempts"][-1]["attempt"])
     for approval in turn.get("approvals", ()):
         yield from _approval(approval)
     if turn["ended_at"] is not None:
         if turn.get("usage", {}).get("requests"):
-            yield Line(turn["ended_at"], 8, _used(turn["usage"]))
+            yield Line(turn["ended_at"], 8, _used(turn["usage"], turn.get("failures", ())))
         kind = "trouble" if turn["state"] in FAILED else "turn"
         words = f"turn ended: {_why(turn['why'] or turn['state'], set_aside)}"
         yield Line(turn["ended_at"], 9, words, kind, turn["ended_at"] - begun)
 
 
+def _failure(failure: Json, last_attempt: int) -> Line:
+    then = f"; tried again after {failure['wait_s']:g} s" if failure["wait_s"] else ""
+    if failure["kind"] == LOST and last_attempt > failure["attempt"]:
+        then = "; asked again"
+    words = f"{_failed(failure['kind'])}: {failure['why']}{then} (attempt {failure['attempt']})"
+    return Line(failure["at"], 3, words, "trouble", detail=failure["why"])
+
+
 def _failed(kind: str) -> str:
-    return "compaction failed" if kind == "compaction" else f"model call failed ({kind})"
+    return {"compaction": "compaction failed", LOST: "model call lost"}.get(kind, f"model call failed ({kind})")
 
 
 def _approval(approval: Json) -> Iterator[Line]:
@@ -142,11 +149,13 @@ def _approval(approval: Json) -> Iterator[Line]:
         yield Line(approval["answered_at"], 1, words, "tool", approval["answered_at"] - approval["asked_at"])
 
 
-def _used(usage: Json) -> str:
+def _used(usage: Json, failures: Iterable[Json]) -> str:
     cost = f", costs {usage['cost']:.4f}" if usage.get("cost") is not None else ""
     cached = f" ({usage['cached_tokens']} cached)" if usage.get("cached_tokens") else ""
+    lost = sum(each["kind"] == LOST for each in failures)
+    of_these = f" ({lost} lost)" if lost else ""
     return (
-        f"used in all: {_count(usage['requests'], 'model request')}, {usage['input_tokens']} tokens in{cached},"
+        f"used in all: {_count(usage['requests'], 'model request')}{of_these}, {usage['input_tokens']} tokens in{cached},"
         f" {usage['output_tokens']} out{cost}"
     )
 

@@ -113,11 +113,11 @@ class JournaledTurn:
         self._attempt.asks()
         if plan.requests and self._parts.settings.limits.any():
             future = self._store.run(calling_with_plan, self._attempt.begun, _counted(self._attempt, plan))
-        elif self._attempt.marked:
+        elif self._attempt.marked and not plan.requests:
             future = asyncio.get_running_loop().create_future()
             future.set_result(None)
-        else:
-            future = self._store.run(calling, self._attempt.begun.turn)
+        else:  # a call that is paid for is stored each time, so that it is counted if it is cut off
+            future = self._store.run(calling, self._attempt.begun.turn, plan)
         future.add_done_callback(partial(_called, self._attempt))
         return future
 
@@ -138,11 +138,12 @@ class JournaledTurn:
         """Tell the user how it goes."""
         await tell(self._attempt, storable(text))
 
-    async def failed(self, kind: str, why: str, wait_s: float) -> int:
-        """Journal a model call that failed and will be tried again."""
+    async def failed(self, kind: str, why: str, wait_s: float, usage: Usage = NO_USAGE) -> int:
+        """Journal a model call that failed and will be tried again, with what it used."""
         self._attempt.moves()
         self._parts.observing.model_failed(self._attempt.begun, self._attempt.answered())
-        return await self._store.run(failed_call, self._attempt.begun, kind, why, wait_s, self._parts.clock.now())
+        now = self._parts.clock.now()
+        return await self._store.run(failed_call, self._attempt.begun, kind, why, wait_s, now, usage)
 
     async def step(
         self,
@@ -205,6 +206,7 @@ def _counted(attempt: Attempt, plan: Usage) -> Plan:
         day=day_of(parts.clock.now()),
         who=who_spends(begun.person, begun.key),
         limits=parts.settings.limits,
+        asked=plan,
     )
 
 

@@ -18,7 +18,34 @@ from everturn.testing_model import ModelServer, ScriptedModel, Seen
 from tests.gateway.scenes import said_in, session_of, told
 
 KEY = "sk-test-0123456789abcdef"
+STALL_S = 777.0
 LINE_SCHEMA: Json = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
+
+
+@dataclass
+class Impatient:
+    """A clock for the agent alone: waits are noted and over at once; a stall is when `stall` says so."""
+
+    waits: list[float] = field(default_factory=list)
+    at: float = 0.0
+    stall: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def now(self) -> float:
+        """UTC seconds."""
+        return self.at
+
+    def monotonic(self) -> float:
+        """The same."""
+        return self.at
+
+    async def sleep(self, seconds: float) -> None:
+        """Over at once, unless it is the watch over a call."""
+        if seconds != STALL_S:
+            self.waits.append(seconds)
+            return
+        await self.stall.wait()
+        self.stall = asyncio.Event()
+        self.at += STALL_S
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import dataclass, field
 
 import pytest
 
@@ -10,38 +9,11 @@ from everturn.agent.llm.calls import Pulse, Watch, unless_stalled
 from everturn.agent.llm.failures import Stalled
 from everturn.store.operations.reading import explain
 from everturn.testing import ManualClock
-from tests.agent.llm.scenes import KEY, Scene, scene
+from tests.agent.llm.scenes import KEY, STALL_S, Impatient, Scene, scene
 
-STALL_S = 777.0
 WORDS = "tell me something"
 WHOLE = f"answer to {WORDS}"
 HALF = "answer to"
-
-
-@dataclass
-class Impatient:
-    """A clock for the agent alone: waits are noted and over at once; a stall is when `stall` says so."""
-
-    waits: list[float] = field(default_factory=list)
-    at: float = 0.0
-    stall: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def now(self) -> float:
-        """UTC seconds."""
-        return self.at
-
-    def monotonic(self) -> float:
-        """The same."""
-        return self.at
-
-    async def sleep(self, seconds: float) -> None:
-        """Over at once, unless it is the watch over a call."""
-        if seconds != STALL_S:
-            self.waits.append(seconds)
-            return
-        await self.stall.wait()
-        self.stall = asyncio.Event()
-        self.at += STALL_S
 
 
 Fails = tuple[str, int, float | None]

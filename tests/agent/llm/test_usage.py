@@ -1,5 +1,7 @@
 """What a call used, what it costs where the price is known, and which settings go to which provider."""
 
+from pathlib import Path
+
 import pytest
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage
@@ -7,9 +9,12 @@ from pydantic_ai.usage import RequestUsage
 from everturn.agent.llm.calls import usage_of
 from everturn.agent.llm.providers import build_model, call_settings
 from everturn.agent.llm.settings import LlmSettings
+from everturn.decide.timeline import timeline
 from everturn.errors import ConfigError
 from everturn.store.interface import Op, sql
-from tests.agent.llm.scenes import scene
+from everturn.store.operations.reading import explain
+from tests.agent.llm.scenes import STALL_S, Impatient, scene
+from tests.gateway.scenes import die
 
 USED = RequestUsage(input_tokens=1000, output_tokens=100, cache_read_tokens=400)
 
@@ -45,6 +50,32 @@ def test_caches_are_asked_for_where_the_provider_has_them() -> None:
 def used() -> Op[tuple[int, int]]:
     rows = yield sql("SELECT sum(requests), sum(input_tokens) FROM turn")
     return int(rows[0][0]), int(rows[0][1])
+
+
+async def test_an_answer_that_broke_off_and_was_asked_again_is_counted(tmp_path: Path) -> None:
+    async with scene(f"sqlite:///{tmp_path}/everturn.db", agent_clock=Impatient(), stall_s=STALL_S) as it:
+        it.model.fail("cut")
+        assert await it.ask("hello") == "answer to hello"
+        (requests, tokens) = await it.world.store.read(used)
+        it.model.fail("server")
+        await it.ask("hello again")
+        assert (await it.world.store.read(used))[0] == requests + 1  # a server that refuses is paid nothing
+    assert requests == 2
+    assert tokens > 0
+
+
+async def test_a_call_that_was_cut_off_by_a_death_is_asked_again_and_told(tmp_path: Path) -> None:
+    async with scene(f"sqlite:///{tmp_path}/everturn.db", agent_clock=Impatient(), stall_s=STALL_S) as it:
+        it.model.fail("silent")
+        it.platform.say("one", "hello")
+        await it.model.until(lambda: len(it.model.seen) == 1)
+        await die(it.world)
+        await it.world.start()
+        await it.told("answer to hello")
+        (told,) = await it.world.store.read(explain, "m1@one")
+    lines = [words for _, words in timeline(told)]
+    assert any(line.startswith("model call lost: ") and "; asked again" in line for line in lines)
+    assert any(line.startswith("used in all: 2 model requests (1 lost)") for line in lines)
 
 
 async def test_what_a_turn_used_is_counted(store_url: str) -> None:

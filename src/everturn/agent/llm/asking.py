@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from everturn.agent.interface import TurnContext
+from everturn.agent.interface import NO_USAGE, TurnContext
 from everturn.agent.llm.calls import Request, Watch, call_model, judged, usage_of
 from everturn.agent.llm.failures import Failure, failure_of
 from everturn.agent.llm.pictures import pictures_of
@@ -112,22 +112,30 @@ class Asking:
     async def _try(
         self, turn: TurnContext, name: str, given: Given, show: Callable[[str], None] | None = None
     ) -> tuple[Failure, ModelResponse | None]:
-        settings = self._settings
-        watch = Watch(self._clock, settings.stall_s, settings.stream_every_s, show or turn.stream, turn.active)
+        settings, plan, used = self._settings, NO_USAGE, NO_USAGE
+
+        def active() -> None:
+            nonlocal used
+            used = plan  # an answer that has begun is paid for, however it ends
+            turn.active()
+
+        watch = Watch(self._clock, settings.stall_s, settings.stream_every_s, show or turn.stream, active)
         try:
             async with self._models.using(name, turn.session_id) as model:
                 pictures = await pictures_of(given.rows, settings.uploads) if sees(name, settings.images) else None
                 messages = rendered(given.rows, given.system, model.system, given.note, pictures)
                 request = Request(model, messages, given.tools, call_settings(name, settings, turn.session_id))
-                await turn.calling(self._plan(given, model.model_name, model.system))
+                plan = self._plan(given, model.model_name, model.system)
+                await turn.calling(plan)
                 response = await call_model(request, watch)
         except ConfigError as error:
             return Failure(Kind.MISSING, str(error)), None
         except EverturnError:
             raise  # the store's, or a spending limit: not the model's failure
         except Exception as error:  # noqa: BLE001  whatever a provider or its library does has its row in the table
-            return failure_of(error, (settings.api_key,)), None
-        return Failure(judged(response)), response
+            return replace(failure_of(error, (settings.api_key,)), used=used), None
+        said = usage_of(response)
+        return Failure(judged(response), used=said if said.output_tokens else plan), response
 
     def _plan(self, given: Given, model: str, provider: str) -> Usage:
         """What the call may use; counted before it is made."""
@@ -154,7 +162,7 @@ class Asking:
         if move is Move.GIVE_UP:
             return False
         waits = wait_s or 0.0 if move is Move.RETRY else 0.0
-        count = await turn.failed(failure.kind, failure.detail or failure.kind, waits)
+        count = await turn.failed(failure.kind, failure.detail or failure.kind, waits, failure.used)
         place.failed = max(place.failed, count - place.before)  # an earlier life's tries count too
         if move is Move.RETRY:
             move = self._move(place, failure, wait_s, compacted=compacted)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 from pydantic_ai import exceptions as library
 
+from everturn.agent.interface import NO_USAGE
 from everturn.decide.outcomes import Kind
 from everturn.decide.secrets import scrub
+from everturn.model import Usage
 
 _TOO_LONG = re.compile(
     r"context.{0,20}(?:length|window|size)|maximum context|prompt is too long|too many tokens|exceed_context_size",
@@ -48,6 +50,7 @@ class Failure:
     kind: Kind
     detail: str = ""
     retry_after_s: float | None = None
+    used: Usage = NO_USAGE  # what the call used all the same, as far as that is known
 
 
 def failure_of(error: Exception, secrets: tuple[str | None, ...]) -> Failure:

@@ -16,6 +16,7 @@ from everturn.model import ACTIVE, RowOutcome, SessionEntry, ToolCall
 from everturn.store.interface import Op, sql
 from everturn.store.operations.bubbles import break_off, on_screen
 from everturn.store.operations.questions import CLOSE_QUESTIONS
+from everturn.store.operations.spending import count_lost_call
 from everturn.store.operations.telling import Fact, fact, tell
 from everturn.store.operations.transcripts import ADD_MESSAGE, MESSAGE_COLUMNS, calls_of, message_of, open_tail
 from everturn.store.operations.turn_values import Start, Streamed, Waiting
@@ -140,6 +141,8 @@ def end_open_turn(
         streamed.shown if streamed else "",
         whole=state == "rolled_back",
     )
+    if state != "failed":  # a call that failed was seen to
+        yield from count_lost_call(entry.turn, at)
     yield sql(CLOSE_QUESTIONS, entry.turn, at, why)
     yield from pair_calls(entry, skipped(_BECAUSE.get(why, "the task ended before it was begun")), at)
     if text:

@@ -13,6 +13,7 @@ from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import end_open_turn, release
 from everturn.store.operations.bubbles import pause
 from everturn.store.operations.entries import lock_entry
+from everturn.store.operations.spending import count_lost_call
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
 
 _CUT_OFF = (
@@ -84,6 +85,7 @@ def cut_off(turn: int, key: str, verdict: Verdict, cause: Interruption, delivery
         cause.at,
         cause.why,
     )
+    yield from count_lost_call(turn, cause.at)
     if verdict is Verdict.SUSPEND:
         return (yield from _suspend(entry, turn, cause, delivery))
     yield from _interrupt(entry, turn, verdict, cause)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from everturn.decide.spending import EVERYBODY, Limits, passes_day, passes_turn
+from everturn.decide.spending import EVERYBODY, Limits, lost_call, passes_day, passes_turn
+from everturn.decide.timeline import LOST
 from everturn.errors import Spent
 from everturn.model import Usage
 from everturn.store.interface import Op, Row, sql
@@ -20,6 +21,11 @@ SPEND = (
     "INSERT INTO spending (who, day, tokens, cost) VALUES ($1, $2, $3, $4) ON CONFLICT (who, day) DO UPDATE"
     " SET tokens=spending.tokens+excluded.tokens, cost=spending.cost+excluded.cost RETURNING tokens, cost"
 )
+ASKED = "asked_requests=$2, asked_input=$3, asked_output=$4, asked_cost=$5, called=attempt"
+ADD_LOST = (
+    "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
+    " VALUES ($1, (SELECT count(*)+1 FROM failure WHERE turn=$1), $2, $3, $4, 0, $5)"
+)
 LONGEST_CHAIN = 1000
 
 
@@ -32,10 +38,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     day: str
     who: str
     limits: Limits
+    asked: Usage = Usage()  # the same as usage, for a call whose end nobody sees
 
 
 def add_plan(begun: Begun, plan: Plan) -> Op[None]:
-    """Count a call before it is made. Raises Spent, and counts nothing, when it would pass a limit.
+    """Count a call before it is made, and store that it is made. Raises Spent, and counts nothing, when it would pass a limit.
 
     What is still planned belongs to a call whose end nobody saw: it stays counted.
     """
@@ -54,9 +61,38 @@ def add_plan(begun: Begun, plan: Plan) -> Op[None]:
         _refuse(passes_day(plan.limits, who, *spent[0]))
     yield sql(
         "UPDATE turn SET lost_tokens=lost_tokens+planned_tokens, lost_cost=lost_cost+planned_cost, planned_tokens=$2,"
-        " planned_cost=$3, planned_day=$4, planned_who=$5, planned_call=$6 WHERE id=$1",
+        " planned_cost=$3, planned_day=$4, planned_who=$5, planned_call=$6, asked_requests=$7, asked_input=$8,"
+        " asked_output=$9, asked_cost=$10, called=attempt WHERE id=$1",
         begun.turn, plan.tokens, plan.cost, plan.day if by_day else None, plan.who, plan.call,
+        plan.asked.requests, plan.asked.input_tokens, plan.asked.output_tokens, plan.asked.cost,
     )  # fmt: skip
+
+
+def asking(turn: int, asked: Usage) -> Op[None]:
+    """Store that a model is called where nothing is limited, and what that is expected to use."""
+    yield sql(
+        f"UPDATE turn SET {ASKED} WHERE id=$1 AND state='running'",
+        turn, asked.requests, asked.input_tokens, asked.output_tokens, asked.cost,
+    )  # fmt: skip
+
+
+def count_lost_call(turn: int | None, at: float) -> Op[None]:
+    """Count a model call that was cut off before its response was stored: it was probably paid for. What it was expected to
+    use becomes used; a reservation of the day stays, and the turn no longer holds it. Once: the turn then asks nobody.
+    """
+    rows = yield sql(
+        "UPDATE turn SET asked_requests=0 WHERE id=$1 AND asked_requests>0"
+        " RETURNING attempt, attempt_at, session_id, asked_input, asked_output, asked_cost",
+        turn,
+    )
+    if not rows or turn is None:
+        return
+    attempt, began_at, session_id, input_tokens, output_tokens, cost = rows[0]
+    used = (1, input_tokens, output_tokens, 0, cost)
+    forget = "planned_tokens=0, planned_cost=0, planned_day=NULL, planned_who=NULL"
+    yield sql(f"UPDATE turn SET {ADD_USAGE}, {forget} WHERE id=$1", turn, *used)
+    yield sql(f"UPDATE session SET {ADD_USAGE} WHERE session_id=$1", session_id, *used)
+    yield sql(ADD_LOST, turn, attempt, LOST, lost_call(input_tokens + output_tokens), max(at, began_at))
 
 
 def _refuse(why: str | None) -> None:
@@ -67,15 +103,24 @@ def _refuse(why: str | None) -> None:
 def count_usage(begun: Begun, usage: Usage) -> Op[None]:
     """Add what a model call used to its turn and its session, in place of what was planned; failures before it are over."""
     used = (usage.requests, usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost)
-    rows = yield sql(f"UPDATE turn SET {ADD_USAGE}, failures=0 WHERE id=$1 RETURNING {PLANNED}", begun.turn, *used)
+    rows = yield sql(
+        f"UPDATE turn SET {ADD_USAGE}, failures=0, asked_requests=0 WHERE id=$1 RETURNING {PLANNED}", begun.turn, *used
+    )
     yield sql(f"UPDATE session SET {ADD_USAGE} WHERE session_id=$1", begun.session_id, *used)
     yield from _settle(begun, rows[0], usage.input_tokens + usage.output_tokens, usage.cost or 0.0)
 
 
-def give_back(begun: Begun) -> Op[None]:
-    """A call failed while we were there to see it: what was planned for it is not spent."""
-    rows = yield sql(f"SELECT {PLANNED} FROM turn WHERE id=$1", begun.turn)
-    yield from _settle(begun, rows[0], 0, 0.0)
+def count_failed_call(begun: Begun, usage: Usage) -> Op[None]:
+    """Add what a call used that we saw fail, in place of what was planned: nothing, unless the model had begun to answer."""
+    used = (usage.requests, usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost)
+    rows = yield sql(
+        f"UPDATE turn SET {ADD_USAGE}, failures=failures+1, asked_requests=0 WHERE id=$1 RETURNING {PLANNED}",
+        begun.turn,
+        *used,
+    )
+    if usage.requests:
+        yield sql(f"UPDATE session SET {ADD_USAGE} WHERE session_id=$1", begun.session_id, *used)
+    yield from _settle(begun, rows[0], usage.input_tokens + usage.output_tokens, usage.cost or 0.0)
 
 
 def _settle(begun: Begun, planned: Row, tokens: int, cost: float) -> Op[None]:

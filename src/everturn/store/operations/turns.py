@@ -15,7 +15,7 @@ from everturn.store.operations.bubbles import owe_answer
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.outbox import sent_at_once
 from everturn.store.operations.outputs import kept
-from everturn.store.operations.spending import Plan, add_plan, count_usage, give_back
+from everturn.store.operations.spending import Plan, add_plan, asking, count_failed_call, count_usage
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
 from everturn.store.operations.transcripts import written
 from everturn.store.operations.turn_values import Begun, Finished
@@ -36,16 +36,15 @@ RELEASE_AFTER_CUT = RELEASE_KEY.replace("state='active', reason=NULL, marked_at=
 INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='claimed'"
 
 
-def calling(turn: int) -> Op[None]:
+def calling(turn: int, asked: Usage = NOTHING) -> Op[None]:
     """The agent is about to call the model: from now on an end of the process is an interruption."""
-    yield sql("UPDATE turn SET called=attempt WHERE id=$1 AND state='running'", turn)
+    yield from asking(turn, asked)
 
 
 def calling_with_plan(begun: Begun, plan: Plan) -> Op[None]:
     """The same, and what the call may use is counted first. Raises Spent when that would pass a limit."""
     yield from fenced(begun)
     yield from add_plan(begun, plan)
-    yield from calling(begun.turn)
 
 
 def prove(turn: int) -> Op[None]:
@@ -90,12 +89,11 @@ def step(
     return waiting
 
 
-def failed_call(begun: Begun, kind: str, why: str, wait_s: float, at: float) -> Op[int]:
+def failed_call(begun: Begun, kind: str, why: str, wait_s: float, at: float, usage: Usage = NOTHING) -> Op[int]:
     """Keep that a model call failed; how many did since the last committed step. Run twice it counts once."""
     yield from fenced(begun)
     if (yield from add_failure(begun, kind, why, wait_s, at)):
-        yield sql("UPDATE turn SET failures=failures+1 WHERE id=$1", begun.turn)
-        yield from give_back(begun)
+        yield from count_failed_call(begun, usage)
     rows = yield sql("SELECT failures FROM turn WHERE id=$1", begun.turn)
     return int(rows[0][0])
 
@@ -115,7 +113,7 @@ def add_failure(begun: Begun, kind: str, why: str, wait_s: float, at: float) -> 
 def begin_effect(begun: Begun, call: ToolCall, at: float) -> Op[None]:
     """Commit that a tool call is about to run, outside the commit of a step: from now on a death is an interruption."""
     yield from fenced(begun)
-    yield from calling(begun.turn)
+    yield sql("UPDATE turn SET called=attempt WHERE id=$1 AND state='running'", begun.turn)
     yield sql(ADD_EFFECT, begun.turn, call.id, call.name, call.effect, begun.attempt, at)
 
 
