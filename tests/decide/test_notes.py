@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.decide.notes import Note, choose_note, tail_acknowledged, tail_key, with_note
+from everturn.decide.notes import Note, Undone, choose_note, tail_acknowledged, tail_key, with_note
 from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, State, Suspended, ToolCall
 
 NOW = 1_760_000_000.0
@@ -45,6 +45,15 @@ def test_the_resume_note_names_the_reason(reason: str, said: str) -> None:
     every = {"gateway restart", "gateway shutdown", "gateway interruption"}
     assert {words for words in every if words in note.text} == {said}
     assert note.kind == f"resume:{reason or 'restart_timeout'}"
+
+
+def test_what_was_taken_back_and_what_was_cut_off_are_one_note() -> None:
+    state = ResumePending("restart_interrupted", NOW)
+    note = choose_note(entry(state), (), NOW, HOUR, undone=[Undone("send", "{}", known=True)])
+    assert note is not None
+    assert (note.text.count("[System note: "), note.text.count("]"), note.text[-1]) == (1, 1, "]")
+    assert "gateway interruption" in note.text
+    assert "send({})" in note.text
 
 
 def test_the_note_precedes_the_user_text() -> None:

@@ -60,12 +60,13 @@ def choose_note(
     key = tail_key(tail)
     if isinstance(entry.state, ResumePending):
         reason = entry.state.reason or "restart_timeout"
-        return Note(f"resume:{reason}", " ".join([_resume_text(reason), *_undone_text(undone)]), key)
+        said = [_resume_text(reason), _undone_text(undone)] if undone else [_resume_text(reason)]
+        return Note(f"resume:{reason}", _marked(" Also: ".join(said)), key)
     if undone:
-        return Note("rolled_back", " ".join(_undone_text(undone)))
+        return Note("rolled_back", _marked(_undone_text(undone)))
     if key is None or tail_acknowledged(entry, key) or not _fresh(tail[-1].at, now, fresh_s):
         return None
-    return Note("tool_tail", _TAIL_TEXT, key)
+    return Note("tool_tail", _marked(_TAIL_TEXT), key)
 
 
 def tail_key(messages: Sequence[Message]) -> str | None:
@@ -93,32 +94,34 @@ def _fresh(at: float, now: float, fresh_s: float) -> bool:
     return fresh_s <= 0 or not at or now - at <= fresh_s
 
 
+def _marked(text: str) -> str:
+    """A note as the model sees it, however much it says: one marker."""
+    return f"[System note: {text}]"
+
+
 def _resume_text(reason: str) -> str:
     return (
-        f"[System note: your last turn in this conversation was interrupted by a"
+        f"your last turn in this conversation was interrupted by a"
         f" {_CUT_OFF_BY.get(reason, 'gateway interruption')}. The history is intact. Continue the work from where it"
         " stopped: finish what the recorded results left open, do not repeat a call that already has one, and check"
         " before you repeat a call whose outcome is unknown. Say what was accomplished. If a new message follows this"
-        " note, then answer it.]"
+        " note, then answer it."
     )
 
 
 _TAIL_TEXT = (
-    "[System note: this conversation ends with at least one tool result that you have not answered yet. The history is"
-    " intact. First finish what each tool result left open, say what was accomplished, then answer the new message.]"
+    "this conversation ends with at least one tool result that you have not answered yet. The history is"
+    " intact. First finish what each tool result left open, say what was accomplished, then answer the new message."
 )
 
 
-def _undone_text(undone: Sequence[Undone]) -> list[str]:
-    if not undone:
-        return []
+def _undone_text(undone: Sequence[Undone]) -> str:
     listed = "; ".join(_call_text(each) for each in undone[:UNDONE_SHOWN])
     more = f"; and {len(undone) - UNDONE_SHOWN} more" if len(undone) > UNDONE_SHOWN else ""
-    text = (
-        "[System note: the user took back an earlier request while you worked on it; it is no longer in your history."
-        f" These tool calls of it did happen and were not undone: {listed}{more}.]"
+    return (
+        "the user took back an earlier request while you worked on it; it is no longer in your history."
+        f" These tool calls of it did happen and were not undone: {listed}{more}."
     )
-    return [text]
 
 
 def _call_text(each: Undone) -> str:
@@ -128,10 +131,10 @@ def _call_text(each: Undone) -> str:
 
 def _reset_text(entry: SessionEntry, reason: str) -> str:
     because = _RESET_BECAUSE.get(reason, "the previous one was reset")
-    text = f"[System note: this is a fresh conversation, because {because}. Nothing said before is in your history."
+    text = f"this is a fresh conversation, because {because}. Nothing said before is in your history."
     if entry.reset_had_activity and entry.previous_session_id:
         text += (
             f" The previous session is {entry.previous_session_id}; it is kept, and the user can bring it back with"
             " /resume."
         )
-    return text + "]"
+    return _marked(text)
