@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from tests.agent.llm.scenes import Scene, scene
-from tests.agent.llm.test_outcomes import STALL_S, Impatient
+from tests.agent.llm.scenes import STALL_S, Impatient, Scene, scene
 from tests.gateway.scenes import restarted, session_of
 
 SMALL: dict[str, Any] = {"context_tokens": 1000, "compact_at": 0.5, "compact_keep": 0.1}

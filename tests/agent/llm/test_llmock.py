@@ -7,7 +7,7 @@ import pytest
 from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
 from everturn.testing import FakePlatform, World
-from tests.agent.llm.test_outcomes import STALL_S, Impatient
+from tests.agent.llm.scenes import STALL_S, Impatient
 from tests.gateway.scenes import told
 
 TEXT = "The first part of it is here, and this is the end of it."

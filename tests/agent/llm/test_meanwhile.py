@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from everturn.store.interface import Op, sql
-from tests.agent.llm.scenes import Lines, scene
-from tests.agent.llm.test_outcomes import STALL_S, WORDS
+from tests.agent.llm.scenes import STALL_S, Lines, scene
+from tests.agent.llm.test_outcomes import WORDS
 from tests.gateway.scenes import restarted
 from tests.waiting import WAIT_S, within
 
