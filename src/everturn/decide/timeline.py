@@ -43,6 +43,7 @@ WHYS = {
     "too_long": "it is longer than what is taken",
     "asking": "it waits until a question is answered",
     "queue_full": "too many messages were waiting",
+    "unstorable": "it could not be stored as it came",
 }
 ACTIONS = {
     "send": "the reply was sent again", "drop": "put away", "mark_sent": "the reply was marked as delivered",

@@ -131,6 +131,7 @@ def too_long(limit: int) -> str:
     return f"That message is too long: the limit is {limit} characters. Please send it in parts."
 
 
+UNSTORABLE = "I could not store that message as it came, so I do not answer it. Please write it again."
 IDS_TOO_LONG = "The message can not be kept: the ids of its chat, its author or itself are too long."
 
 

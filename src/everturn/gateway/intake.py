@@ -13,7 +13,7 @@ from typing import TypeVar
 import structlog
 from msgspec import Struct
 from msgspec.json import Encoder
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, fields, replace
 
 from everturn import points
 from everturn.decide import words
@@ -27,7 +27,7 @@ from everturn.decide.pairing import make_code
 from everturn.decide.reconnecting import pause_s
 from everturn.decide.rights import may
 from everturn.decide.text import storable
-from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong, Unkeepable
+from everturn.errors import Conflict, EverturnError, Full, StoreError, StoreUnavailable, TooLong, Unkeepable
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
 from everturn.gateway.outbox import Outbox
@@ -57,6 +57,9 @@ S = TypeVar("S", bound=Struct)
 _json = Encoder().encode
 PATIENCE_S = 2.0
 ZERO = b"\\u0000"
+MOST_TRIES = 3  # so often storing a message may fail, of which the database says that it is at fault
+MOST_NUMBER = 1 << 63
+UNSTORABLE = "unstorable"
 RETRY_AFTER_S = 5.0
 
 
@@ -146,7 +149,9 @@ class Intake:
                 after = await self._parts.store.read(read_cursor, platform.name, platform.account)
                 async for heard in platform.inbound(after):
                     failures = 0
-                    await (self._read_to(platform, heard) if isinstance(heard, ReadTo) else self._take_in_time(heard))
+                    await (
+                        self._read_to(platform, heard) if isinstance(heard, ReadTo) else self.take(heard, patient=True)
+                    )
                     self._parts.contacts.heard(platform.name)
             except Exception as error:  # noqa: BLE001  an adapter that breaks its word must not end the others
                 failures += 1
@@ -174,41 +179,84 @@ class Intake:
                 if not waiting.done():
                     waiting.set_exception(StoreUnavailable(trouble))
 
-    async def take(self, inbound: Inbound) -> None:
+    async def take(self, inbound: Inbound, *, patient: bool = False) -> None:
         """From a platform that cannot be refused: what cannot be taken is a dead letter, and its sender is told. Raises
-        StoreUnavailable.
+        StoreUnavailable while nothing can be stored; who is `patient` waits, however long that takes.
         """
-        try:
-            await self.accept(inbound)
-        except Unkeepable as error:
-            await self._pass_over(inbound, error)
-        except (Full, TooLong) as error:
-            await self._turn_away(_storable(inbound), error)
-        except Conflict as error:
-            log.warning("message ignored", error=str(error))
-
-    async def _pass_over(self, inbound: Inbound, error: Unkeepable) -> None:
-        """Nothing can be stored under such ids, not even that it is dead; brought again for ever, it would stop its platform."""
-        source, at = inbound.source, self._parts.clock.now()
-        log.error("message passed over", platform=source.platform, id=inbound.id[:100], error=str(error))
-        if inbound.cursor is not None:
-            await self._parts.store.run(move_cursor, source.platform, source.account, inbound.cursor, at)
-
-    async def _take_in_time(self, inbound: Inbound) -> None:
-        """It is not acknowledged before it is stored, however long that takes."""
+        tries = 0
         while True:
             try:
-                await self.take(inbound)
-            except StoreUnavailable:
-                while self._parts.store.trouble():
-                    await self._parts.clock.sleep(PATIENCE_S)
+                try:
+                    await self.accept(inbound)
+                except (Full, TooLong, Conflict) as error:
+                    await self._refuse(inbound, error)
+            except StoreError:
+                if not patient:
+                    raise
+                await self._until_stored()
                 continue
+            except Exception as error:  # noqa: BLE001  brought again for ever, it would stop its platform for everybody
+                tries += 1
+                if tries < MOST_TRIES:
+                    await self._parts.clock.sleep(pause_s(tries, random.random()))  # noqa: S311  not a secret
+                    continue
+                await self._dead_letter(inbound, error)
             return
 
-    async def _turn_away(self, inbound: Inbound, error: EverturnError) -> None:
+    async def _until_stored(self) -> None:
+        """Wait until the database takes something; a store that was closed says nothing, and who closed it ends this task."""
+        await self._parts.clock.sleep(PATIENCE_S)
+        while self._parts.store.trouble():
+            await self._parts.clock.sleep(PATIENCE_S)
+
+    async def _refuse(self, inbound: Inbound, error: EverturnError) -> None:
+        if isinstance(error, Unkeepable):
+            await self._pass_over(inbound, str(error))
+        elif isinstance(error, Conflict):
+            log.warning("message ignored", error=str(error))
+        else:
+            why = "too_long" if isinstance(error, TooLong) else "queue_full"
+            await self._turn_away(_storable(inbound), why, str(error))
+
+    async def _dead_letter(self, inbound: Inbound, error: Exception) -> None:
+        """Keep of a message that cannot be stored what can be: who wrote what where. Of a change of one, nothing."""
+        told = f"{type(error).__name__}: {error}"
+        if inbound.what is not Heard.SAID or not await self._keep_text(inbound):
+            await self._pass_over(inbound, told)
+            return
+        log.error(
+            "message not stored", platform=inbound.source.platform, id=inbound.id, error=told, exc_info=error,
+            remedy="its text is a dead letter: see `everturn dead`",
+        )  # fmt: skip
+
+    async def _keep_text(self, inbound: Inbound) -> bool:
+        """Whether the message could be stored as a dead letter without whatever came with its text."""
+        plain = Inbound(id=inbound.id, source=inbound.source, text=inbound.text, cursor=inbound.cursor)
+        try:
+            await self._turn_away(_storable(plain), UNSTORABLE, words.UNSTORABLE)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever is wrong with it
+            log.info("dead letter not stored", error=repr(error))
+            return False
+        return True
+
+    async def _pass_over(self, inbound: Inbound, why: str) -> None:
+        """Nothing can be stored of it, not even that it is dead; brought again for ever, it would stop its platform."""
+        source, at = inbound.source, self._parts.clock.now()
+        log.error("message passed over", platform=source.platform, id=str(inbound.id)[:100], error=why)
+        if inbound.cursor is None:
+            return
+        try:
+            await self._parts.store.run(move_cursor, source.platform, source.account, inbound.cursor, at)
+        except StoreError:
+            raise
+        except Exception as error:  # the next message moves it past both
+            log.exception("cursor not stored", platform=source.platform, id=str(inbound.id)[:100], error=str(error))
+
+    async def _turn_away(self, inbound: Inbound, why: str, text: str) -> None:
         arrival = await self._arrival(inbound, self._parts.settings.key_of(inbound.source, inbound.agent))
-        why = "too_long" if isinstance(error, TooLong) else "queue_full"
-        events = await self._parts.store.run(turn_away, arrival, why, str(error))
+        events = await self._parts.store.run(turn_away, arrival, why, text)
         self._parts.hub.publish(arrival.key, events)
         self._outbox.wake(arrival.key)
 
@@ -314,10 +362,10 @@ class Intake:
 
 def _storable(inbound: Inbound) -> Inbound:
     """The message without what a database can not keep; almost always the message itself. JSON can not hold half a pair either,
-    and writes a zero character out, so that one look at all of it is enough.
+    nor a number that is too large, and writes a zero character out, so that one look at all of it is enough.
     """
-    with contextlib.suppress(UnicodeEncodeError):
-        if ZERO not in _json(inbound):
+    with contextlib.suppress(UnicodeEncodeError, OverflowError):
+        if ZERO not in _json(inbound) and (inbound.edition or 0) < MOST_NUMBER:
             return inbound
     inbound = _cleaned(inbound)
     source, files = _cleaned(inbound.source), tuple(_cleaned(each) for each in inbound.attachments)
@@ -326,9 +374,14 @@ def _storable(inbound: Inbound) -> Inbound:
 
 
 def _cleaned(value: S) -> S:
-    """The same with fit texts: a stranger wrote them, and one that can not be kept would come again for ever."""
-    texts = {name: text for name, text in asdict(value).items() if isinstance(text, str)}
-    odd = {name: fit for name, text in texts.items() if (fit := storable(text)) != text}
+    """The same with fit texts, and without numbers that no column takes: a stranger wrote them."""
+    odd: dict[str, object] = {}
+    for name, given in asdict(value).items():
+        if isinstance(given, str):
+            if (fit := storable(given)) != given:
+                odd[name] = fit
+        elif isinstance(given, int) and not -MOST_NUMBER <= given < MOST_NUMBER:
+            odd[name] = next(field.default for field in fields(value) if field.name == name)
     return replace(value, **odd) if odd else value
 
 
