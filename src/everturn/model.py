@@ -352,6 +352,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     source: SessionSource
     text: str
+    claim: int  # the number under which it is ours to send: every write about it names it
     attempts: int
     sent_parts: tuple[str, ...]  # the platform's ids of the parts that are out
     marked: bool  # it may be a repetition, and says so

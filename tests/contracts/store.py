@@ -15,7 +15,7 @@ from everturn.decide.keys import session_key
 from everturn.decide.rights import NO_RIGHTS, Rights
 from everturn.decide.session import ResetPolicy
 from everturn.ids import Ids
-from everturn.model import Effect, Message, SessionEntry, SessionSource, ToolCall
+from everturn.model import Effect, Message, Reply, SessionEntry, SessionSource, ToolCall
 from everturn.store.interface import Op, P, Rows, Store, sql
 from everturn.store.open import open_store
 from everturn.store.operations.beginning import begin_next
@@ -326,7 +326,7 @@ class Life(Values):
     async def called(self, text: str = "hello", chat: str = "c", **about: str) -> Begun:
         """A turn that has called its model: from now on an end of the process is an interruption."""
         begun = await self.begun(text, chat, **about)
-        await self.store.run(calling, begun.turn)
+        await self.store.run(calling, begun)
         return begun
 
     async def command(self, text: str, chat: str = "c") -> Applied:
@@ -347,7 +347,13 @@ class Life(Values):
 
     async def claim(self, chat: str = "c") -> object:
         """The next reply to send."""
-        return await self.store.run(claim_next, key_of(chat), self.instance, self.now)
+        return await self.store.run(claim_next, key_of(chat), self.instance, self.ids.next(), self.now)
+
+    async def sending(self, chat: str = "c") -> Reply:
+        """The next reply, which must be there and due, now ours to send."""
+        reply = await self.claim(chat)
+        assert isinstance(reply, Reply)
+        return reply
 
     async def entry(self, chat: str = "c") -> SessionEntry:
         """What a chat points at."""

@@ -10,7 +10,7 @@ from everturn.model import SessionSource
 from everturn.store.interface import Op
 from everturn.store.operations.acting import Acted
 from everturn.store.operations.open_work import messages
-from everturn.store.operations.outbox import give_up
+from everturn.store.operations.outbox import end_unsent
 from everturn.store.operations.telling import Delivery, tell_key
 from everturn.testing import FakePlatform, World, key_of
 from tests.crash.lives import Life, answer_to
@@ -76,7 +76,7 @@ async def _dead_reply(world: World, key: str) -> str:
 def lose(key: str, to: SessionSource, now: float) -> Op[None]:
     """Owe a reply and give it up, in one commit: the lane that sends to this chat may be looking for its next one."""
     yield from tell_key(key, LETTER, to, LOST, "test", now, Delivery(by_event=False))
-    yield from give_up(LETTER, now, "refused")
+    yield from end_unsent(LETTER, now, "refused")
 
 
 async def _act(world: World, what: str, action: str, target: str) -> None:

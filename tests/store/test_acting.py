@@ -14,7 +14,7 @@ from everturn.model import Attachment, ResumePending, Suspended
 from everturn.store.operations.acting import Act, Acted, Impossible, act_on_message, act_on_reply, act_on_session
 from everturn.store.operations.inbox import turn_away
 from everturn.store.operations.open_work import messages, replies
-from everturn.store.operations.outbox import claim_next, doubt, give_up, try_later
+from everturn.store.operations.outbox import doubt, give_up, try_later
 from everturn.store.operations.reading import explain
 from everturn.store.operations.recovery import suspend_session
 from everturn.store.operations.turn_values import Begun
@@ -55,8 +55,7 @@ async def failed(life: Life, chat: str = "c", text: str = "hello") -> int:
 async def dead(life: Life, chat: str = "c") -> int:
     """A reply that was given up."""
     begun = await life.talk(chat=chat)
-    await life.claim(chat)
-    await life.store.run(give_up, begun.turn, life.now, "refused")
+    await life.store.run(give_up, await life.sending(chat), life.now, "refused")
     return begun.turn
 
 
@@ -67,8 +66,7 @@ async def ext_id(life: Life) -> str:
 
 async def doubtful(life: Life) -> int:
     begun = await life.talk()
-    await life.claim()
-    await life.store.run(doubt, begun.turn, Doubtful.ASK, life.now, "lost")
+    await life.store.run(doubt, await life.sending(), Doubtful.ASK, life.now, "lost")
     return begun.turn
 
 
@@ -171,7 +169,7 @@ async def test_a_dead_reply_is_owed_again_at_once_whatever_its_age(life: Life) -
     assert await life.look("SELECT state, attempts, valid_until, marked, dead_at, ended_at FROM outbox") == [
         ("owed", 0, None, 0, None, None)
     ]
-    assert await life.store.run(claim_next, key_of(), 1, life.now) is not None
+    assert (await life.sending()).id == number
 
 
 async def test_a_reply_that_was_sent_again_and_refused_again_tells_all_of_it(life: Life) -> None:
@@ -179,11 +177,9 @@ async def test_a_reply_that_was_sent_again_and_refused_again_tells_all_of_it(lif
     life.clock.advance(60)
     await life.twice(act_on_reply, act(life, "send", number))
     again_at = life.now
-    await life.claim()
-    await life.twice(try_later, number, life.now + 60, "slow")
+    await life.twice(try_later, await life.sending(), life.now + 60, "slow")
     life.clock.advance(60)
-    await life.claim()
-    await life.twice(give_up, number, life.now, "refused again")
+    await life.twice(give_up, await life.sending(), life.now, "refused again")
     (row,) = await life.store.read(replies, "dead", 0, 9)
     told = [row[name] for name in ("tries", "tried_at", "given_up", "sent_again_at", "sent_again_by")]
     assert told == [3, life.now, 2, again_at, "owner"]
@@ -208,8 +204,7 @@ async def test_the_owner_decides_what_is_in_doubt(life: Life, action: str, state
 
 async def test_a_reply_that_waits_for_its_next_attempt_is_hurried_or_dropped(life: Life) -> None:
     begun = await life.talk()
-    await life.claim()
-    await life.store.run(try_later, begun.turn, life.now + 300, "not now")
+    await life.store.run(try_later, await life.sending(), life.now + 300, "not now")
     await life.twice(act_on_reply, act(life, "send", begun.turn))
     assert await life.look("SELECT state, due_at FROM outbox") == [("owed", life.now)]
     await life.twice(act_on_reply, act(life, "drop", begun.turn, "a2"))
@@ -285,11 +280,10 @@ async def test_a_dead_letters_words_and_files_are_kept_until_it_is_put_away(life
 
 
 async def test_who_was_running_at_every_unclean_end_is_run_again_with_a_warning(life: Life) -> None:
-    begun = await life.called("crash always")
+    await life.called("crash always")
     for _ in range(2):
         await life.die()
-        await life.began()
-        await life.store.run(calling, begun.turn)
+        await life.store.run(calling, await life.began())
     await life.die()
     life.clock.advance(1)
     (letter,) = await life.store.read(messages, "dead", 0, 9)

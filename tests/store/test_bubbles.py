@@ -40,13 +40,12 @@ async def shown(life: Life, begun: Begun, *parts: str) -> Bubble:
     found = await opened(life, begun)
     assert isinstance(found, Opened)
     bubble = structs.replace(found.bubble, sending=None, said="first words")
-    await life.twice(record_bubble, begun.turn, parts, bubble)
+    await life.twice(record_bubble, begun.turn, bubble.opening, parts, bubble)
     return bubble
 
 
 async def delivered(life: Life) -> Reply:
-    reply = await life.claim()
-    assert isinstance(reply, Reply)
+    reply = await life.sending()
     assert reply.bubble is not None
     await life.twice(record_shown, reply, reply.kind, reply.sent_parts, reply.bubble, life.now)
     return reply
@@ -54,9 +53,8 @@ async def delivered(life: Life) -> Reply:
 
 async def sent(life: Life) -> Reply:
     """What is no bubble is out."""
-    reply = await life.claim()
-    assert isinstance(reply, Reply)
-    await life.store.run(record_sent, reply.id, ("p",), life.now, reply.key)
+    reply = await life.sending()
+    await life.store.run(record_sent, reply, ("p",), life.now)
     return reply
 
 

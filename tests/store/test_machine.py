@@ -251,7 +251,7 @@ class Machine(RuleBasedStateMachine):
         elif what in MOVES:
             MOVES[what](self, run, data)
         else:
-            self.twice(prove if what == "prove" else calling, begun.turn)
+            self.twice(prove if what == "prove" else calling, begun)
 
     @rule(chat=chats, allow=st.booleans(), scope=st.sampled_from(sorted(Scope)), late=st.sampled_from([0.0, 0.0, HOUR]))
     def a_question_is_answered_or_expires(self, chat: str, allow: bool, scope: str, late: float) -> None:  # noqa: FBT001
@@ -315,7 +315,7 @@ class Machine(RuleBasedStateMachine):
     @rule(chat=chats, number=lives)
     def a_reply_is_claimed(self, chat: str, number: int) -> None:
         life = self.at(chat, number)
-        reply = self.twice(claim_next, key_of(chat), number, life.now)
+        reply = self.twice(claim_next, key_of(chat), number, life.ids.next(), life.now)
         if isinstance(reply, Reply):
             self.replies.append(reply)
 
@@ -324,15 +324,15 @@ class Machine(RuleBasedStateMachine):
     def a_reply_is_out(self, data: st.DataObject, end: str, action: Doubtful) -> None:
         reply, now = data.draw(st.sampled_from(self.replies[-3:])), self.at("web").now
         if end == "sent":
-            self.twice(record_sent, reply.id, ("p",), now, reply.key)
+            self.twice(record_sent, reply, ("p",), now)
         elif end == "part":
-            self.twice(record_part, reply.id, ("p",))
+            self.twice(record_part, reply, ("p",))
         elif end == "later":
-            self.twice(try_later, reply.id, now + 5, "busy")
+            self.twice(try_later, reply, now + 5, "busy")
         elif end == "dead":
-            self.twice(give_up, reply.id, now, "refused")
+            self.twice(give_up, reply, now, "refused")
         else:
-            self.twice(doubt, reply.id, action, now, "lost")
+            self.twice(doubt, reply, action, now, "lost")
 
     # -- time, marks and looking --------------------------------------------------------------------------------------
 

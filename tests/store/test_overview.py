@@ -50,14 +50,14 @@ async def busy(life: Life) -> None:
     await life.store.run(fail, failing, "broken", "sorry", life.now, life.delivery)
     await life.accept("wait", "tool")
     for chat in ("dead", "doubt", "sent"):
-        reply = (await life.talk(chat=chat)).turn
-        await life.claim(chat)
+        await life.talk(chat=chat)
+        reply = await life.sending(chat)
         if chat == "dead":
             await life.store.run(give_up, reply, life.now, "refused")
         elif chat == "doubt":
             await life.store.run(doubt, reply, Doubtful.ASK, life.now, "lost")
         else:
-            await life.store.run(record_sent, reply, ("p",), life.now, key_of(chat))
+            await life.store.run(record_sent, reply, ("p",), life.now)
 
 
 async def test_everything_that_is_open_is_counted(life: Life) -> None:

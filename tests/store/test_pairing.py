@@ -10,14 +10,13 @@ from everturn.decide.admission import Admission, Policy
 from everturn.decide.admission_words import FORGOTTEN
 from everturn.decide.delivery import Doubtful
 from everturn.decide.pairing import EACH_S, LOCKED_S, VALID_S
-from everturn.model import Reply
 from everturn.store.operations.admission import standing
 from everturn.store.operations.inbox import Accepted, Arrival, Outcome, accept
-from everturn.store.operations.outbox import claim_next, doubt, give_up, record_sent
+from everturn.store.operations.outbox import doubt, give_up, record_sent
 from everturn.store.operations.pairing import Approval, Paired, approve_code, approve_request, list_pairings
 from everturn.store.operations.pairing import Outcome as Pair
 from everturn.store.operations.upkeep import forget
-from tests.contracts.store import QUEUE, Life, key_of, living, origin
+from tests.contracts.store import QUEUE, Life, living, origin
 
 CODES = ["ABCDEFGH", "BCDEFGHJ", "CDEFGHJK", "DEFGHJKL", "EFGHJKLM"]
 ADMISSION = Admission(policies={name: Policy(unknown="pair") for name in ("fake", "other")})
@@ -80,11 +79,10 @@ async def test_a_code_is_in_clear_only_until_it_is_delivered_or_given_up(life: L
     await writes(life, "bob", CODES[0])
     await writes(life, "eve", CODES[1])
     assert (await life.look("SELECT 1 FROM pairing WHERE hash=$1 OR salt=$1", CODES[0])) == []
-    sent = await life.store.run(claim_next, key_of("bob"), life.instance, life.now)
-    assert CODES[0] in getattr(sent, "text", "")
-    await life.store.run(record_sent, getattr(sent, "id", 0), ("m1",), life.now, key_of("bob"))
-    dead = await life.store.run(claim_next, key_of("eve"), life.instance, life.now)
-    await life.store.run(give_up, getattr(dead, "id", 0), life.now, "refused")
+    sent = await life.sending("bob")
+    assert CODES[0] in sent.text
+    await life.store.run(record_sent, sent, ("m1",), life.now)
+    await life.store.run(give_up, await life.sending("eve"), life.now, "refused")
     assert not [code for code in CODES if code in str(await life.dump())]
 
 
@@ -109,9 +107,7 @@ async def test_adapters_at_once_never_give_more_codes_than_there_may_be(life: Li
 async def test_nobody_is_asked_whether_a_code_arrived(life: Life) -> None:
     """Who may not speak could not answer: it is sent again, and says so."""
     await writes(life, "bob", CODES[0])
-    reply = await life.store.run(claim_next, key_of("bob"), life.instance, life.now)
-    assert isinstance(reply, Reply)
-    await life.twice(doubt, reply.id, Doubtful.ASK, life.now, "what?")
+    await life.twice(doubt, await life.sending("bob"), Doubtful.ASK, life.now, "what?")
     assert await life.look("SELECT state, marked FROM outbox") == [("owed", 1)]
 
 

@@ -29,8 +29,7 @@ async def said(life: Life, begun: Begun, text: str) -> object:
 
 
 async def sent(life: Life, *parts: str) -> Reply:
-    reply = await life.claim()
-    assert isinstance(reply, Reply)
+    reply = await life.sending()
     await life.store.run(record_progress, reply, parts, life.now)
     return reply
 
@@ -56,8 +55,7 @@ async def test_what_is_not_out_yet_simply_says_something_else(life: Life) -> Non
 async def test_what_is_said_while_it_is_being_sent_is_sent_afterwards(life: Life) -> None:
     begun = await life.called()
     await said(life, begun, "one")
-    reply = await life.claim()
-    assert isinstance(reply, Reply)
+    reply = await life.sending()
     await said(life, begun, "two")
     assert await life.twice(record_progress, reply, ("p1",), life.now)
     assert (await sent(life, "p1")).text == "two"
@@ -90,8 +88,7 @@ async def test_a_notice_never_outlives_its_turn(life: Life, seen: bool) -> None:
         await sent(life, "p1")
         await said(life, begun, "two")
     await life.finish(begun)
-    reply = await life.claim()
-    assert isinstance(reply, Reply)
+    reply = await life.sending()
     assert reply.kind == "reply"
     await life.plant("UPDATE outbox SET state='sent', ended_at=1 WHERE id=$1", reply.id)
     assert await life.claim() is None

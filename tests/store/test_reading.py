@@ -52,8 +52,7 @@ async def test_the_life_of_a_message_is_told_from_its_arrival_to_its_delivery(li
     await life.tool(begun)
     await life.die()
     await life.finish(await life.began())
-    await life.claim()
-    await life.store.run(record_sent, begun.turn, ("p1",), life.now, begun.key)
+    await life.store.run(record_sent, await life.sending(), ("p1",), life.now)
     (told,) = await life.store.read(explain, "m1")
     assert (told["id"], told["key"], told["state"]) == ("m1@c", accepted.key, "done")
     turn, replies = told["turn"], told["replies"]

@@ -46,7 +46,7 @@ async def life(store_url: str) -> AsyncIterator[Life]:
 async def call_again(life: Life, chat: str = "c") -> Begun:
     """Resume a turn, up to its next call of the model."""
     begun = await life.began(chat)
-    await life.store.run(calling, begun.turn)
+    await life.store.run(calling, begun)
     return begun
 
 
@@ -178,7 +178,7 @@ async def test_of_two_suspects_the_one_that_proved_itself_is_spared(life: Life) 
     """Design 7: blame is fair."""
     turns = {chat: await life.called(chat=chat) for chat in ("proven", "unproven", "neighbour")}
     await life.plant("UPDATE entry SET unclean_ends=2 WHERE key<>$1", key_of("neighbour"))
-    await life.store.run(prove, turns["proven"].turn)
+    await life.store.run(prove, turns["proven"])
     verdicts = {recovered.key: recovered.verdict for recovered in await life.die()}
     assert verdicts == {
         key_of("proven"): Verdict.SPARE, key_of("unproven"): Verdict.SUSPEND, key_of("neighbour"): Verdict.COUNT,
@@ -190,7 +190,7 @@ async def test_a_verdict_is_kept_when_recovery_dies_in_the_middle(life: Life) ->
     """Without the one that was put right already, the other would look guilty."""
     turns = [await life.called(chat=chat) for chat in ("proven", "unproven")]
     await life.plant("UPDATE entry SET unclean_ends=2")
-    await life.store.run(prove, turns[0].turn)
+    await life.store.run(prove, turns[0])
     first = await life.store.run(judge, 1, 3)
     guilty = next(each for each in first if each[2] is Verdict.SUSPEND)
     await life.store.run(cut_off, *guilty, life.cause(), life.delivery)

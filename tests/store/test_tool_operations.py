@@ -27,6 +27,7 @@ def letter(life: Life, begun: Begun, delivery: Delivery = BY_OUTBOX, call: str =
     return Letter(
         key=begun.key,
         turn=begun.turn,
+        attempt=begun.attempt,
         call_id=call,
         number=life.ids.next(),
         to_key=key_of("other"),
@@ -66,15 +67,21 @@ async def test_where_events_are_the_delivery_somebody_must_be_there(life: Life) 
     assert await owed(life) == []
 
 
-async def test_a_turn_that_lost_its_key_sends_and_remembers_nothing(life: Life) -> None:
-    """Promise 8."""
+@pytest.mark.parametrize("since", ["reset", "interrupted", "resumed"])
+async def test_a_turn_that_lost_its_key_sends_and_remembers_nothing(life: Life, since: str) -> None:
+    """Promise 8. Where the turn goes on in another attempt, the former one has lost it as well."""
     begun = await begun_call(life)
-    await life.command("/new")
+    if since == "reset":
+        await life.command("/new")
+    else:
+        await life.die()
+    if since == "resumed":
+        assert (await life.began()).turn == begun.turn
     memory = Memory("name", "text", life.now)
     for operation, given in (
         (post, (letter(life, begun),)),
-        (remember, (begun.key, begun.turn, "scope", memory, 10)),
-        (forget_memory, (begun.key, begun.turn, "scope", "name")),
+        (remember, (begun.key, begun.turn, begun.attempt, "scope", memory, 10)),
+        (forget_memory, (begun.key, begun.turn, begun.attempt, "scope", "name")),
     ):
         with pytest.raises(FenceLost):
             await life.store.run(operation, *given)
@@ -85,11 +92,12 @@ async def test_a_turn_that_lost_its_key_sends_and_remembers_nothing(life: Life) 
 async def test_memories_are_kept_and_forgotten_the_same_however_often(life: Life) -> None:
     begun = await life.begun()
     memory = Memory("name", "text", life.now)
-    assert await life.twice(remember, begun.key, begun.turn, "scope", memory, 1) is True
-    assert await life.store.run(remember, begun.key, begun.turn, "scope", Memory("more", "x", life.now), 1) is False
+    assert await life.twice(remember, begun.key, begun.turn, begun.attempt, "scope", memory, 1) is True
+    more = Memory("more", "x", life.now)
+    assert await life.store.run(remember, begun.key, begun.turn, begun.attempt, "scope", more, 1) is False
     assert await life.store.read(recall, "scope", 10) == [memory]
     assert await life.store.read(recall, "another", 10) == []
-    await life.twice(forget_memory, begun.key, begun.turn, "scope", "name")
+    await life.twice(forget_memory, begun.key, begun.turn, begun.attempt, "scope", "name")
     assert await life.store.read(recall, "scope", 10) == []
 
 

@@ -148,11 +148,10 @@ async def test_the_id_of_a_message_that_waited_long_is_kept_after_its_end(life: 
 
 
 async def test_sent_replies_are_forgotten_and_dead_letters_kept(life: Life) -> None:
-    turns = [await life.talk(chat=chat) for chat in ("sent", "dead")]
     for chat in ("sent", "dead"):
-        await life.claim(chat)
-    await life.store.run(record_sent, turns[0].turn, ("p",), life.now, turns[0].key)
-    await life.store.run(give_up, turns[1].turn, life.now, "refused")
+        await life.talk(chat=chat)
+    await life.store.run(record_sent, await life.sending("sent"), ("p",), life.now)
+    await life.store.run(give_up, await life.sending("dead"), life.now, "refused")
     life.clock.advance(IDS_KEPT_S + 1)
     await forget_all(life)
     assert await life.states("outbox") == ["dead"]
@@ -162,13 +161,12 @@ async def test_the_tries_of_a_reply_go_with_it_and_those_of_its_turn_stay(life: 
     for chat in ("sent", "dead"):
         begun = await life.talk(chat=chat)
         await life.plant("INSERT INTO failure VALUES ($1, 1, 1, 'later', 'a model', 0, 1)", begun.turn)
-        await life.claim(chat)
-        await life.store.run(try_later, begun.turn, life.now, "busy")
-        await life.claim(chat)
+        await life.store.run(try_later, await life.sending(chat), life.now, "busy")
+        reply = await life.sending(chat)
         if chat == "sent":
-            await life.store.run(record_sent, begun.turn, ("p",), life.now, begun.key)
+            await life.store.run(record_sent, reply, ("p",), life.now)
         else:
-            await life.store.run(give_up, begun.turn, life.now, "refused")
+            await life.store.run(give_up, reply, life.now, "refused")
     life.clock.advance(IDS_KEPT_S + 1)
     await forget_all(life)
     assert await life.look("SELECT why FROM failure ORDER BY turn, number DESC") == [

@@ -235,8 +235,9 @@ class Live:
             self._changed.set()  # it is tried again then, whether or not there is more to say
             return False
         self.hand = Hand(
-            parts, begun.source, self._platform, self._screen, row=begun.turn, out=opened.parts, bubble=opened.bubble
-        )
+            parts, begun.source, self._platform, self._screen,
+            row=begun.turn, claim=opening.number, out=opened.parts, bubble=opened.bubble,
+        )  # fmt: skip
         self._tell_opened(self)
         return True
 
@@ -257,11 +258,15 @@ class Bubbles:
             return None
         return Live(self._parts, begun, platform, screen, pace=pace, look=look, opened=self._opened)
 
-    async def settled(self, bubble: Bubble) -> Live | None:
-        """What is known of a bubble that this process was the last to show, once nothing of it is under way."""
+    async def settled(self, bubble: Bubble, row: int, claim: int) -> Live | None:
+        """What is known of a bubble that this process was the last to show, once nothing of it is under way. What is, ends
+        under the claim of who delivers it.
+        """
         live = self._live.get(bubble.name)
         if live is None:
             return None
+        if live.hand is not None and live.hand.bubble.opening == bubble.opening:
+            live.hand.row, live.hand.claim = row, claim
         await live.settled()
         known = live.hand.bubble if live.hand is not None else None
         # What was held back and is sent after all was decided elsewhere: the row says how.

@@ -75,18 +75,20 @@ class Delivering:
             out = (*out, number or await _send(platform, reply, to, piece, key, last=last))
             points.reached("send.after")
             if not last:
-                await self._parts.store.run(record_part, reply.id, out)
+                await self._parts.store.run(record_part, reply, out)
         return await self._sent(reply, out)
 
     async def _shape(self, platform: CanSend, screen: Screen, reply: Reply, bubble: Bubble) -> bool:
         """The last step of what was shown while it grew; what this process knows of its screen is taken over."""
-        live = await self._bubbles.settled(bubble)
+        live = await self._bubbles.settled(bubble, reply.id, reply.claim)
         if live is not None and live.hold_s > 0:
             raise TryLater(f"{reply.source.platform} asked us to wait", live.hold_s)
         hand = live.hand if live is not None else None
         if hand is None:
-            hand = Hand(self._parts, reply.source, platform, screen, row=reply.id, out=reply.sent_parts, bubble=bubble)
-        hand.row = reply.id
+            hand = Hand(
+                self._parts, reply.source, platform, screen,
+                row=reply.id, claim=reply.claim, out=reply.sent_parts, bubble=bubble,
+            )  # fmt: skip
         try:
             spoken = await shape(hand, reply, live, self._parts.settings.display.look(reply.source))
         except Held:
@@ -133,7 +135,7 @@ class Delivering:
         if reply.kind == PROGRESS:
             more = await store.run(record_progress, reply, out, now)
         else:
-            more = await store.run(record_sent, reply.id, out, now, reply.key)
+            more = await store.run(record_sent, reply, out, now)
         points.reached("send.committed")
         self._parts.contacts.sent(reply.source.platform, reply.source.account)
         return more

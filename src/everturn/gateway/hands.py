@@ -55,10 +55,12 @@ class Hand:
         screen: Screen,
         *,
         row: int,
+        claim: int,
         out: tuple[str, ...],
         bubble: Bubble,
     ) -> None:
         self.row = row
+        self.claim = claim  # the number under which the row is ours to write
         self.to = to
         self.out = out
         self.bubble = bubble
@@ -164,4 +166,4 @@ class Hand:
 
     async def _keep(self, bubble: Bubble) -> None:
         self.bubble = bubble
-        await self._parts.store.run(record_bubble, self.row, self.out, bubble)
+        await self._parts.store.run(record_bubble, self.row, self.claim, self.out, bubble)

@@ -117,7 +117,7 @@ class JournaledTurn:
             future = asyncio.get_running_loop().create_future()
             future.set_result(None)
         else:  # a call that is paid for is stored each time, so that it is counted if it is cut off
-            future = self._store.run(calling, self._attempt.begun.turn, plan)
+            future = self._store.run(calling, self._attempt.begun, plan)
         future.add_done_callback(partial(_called, self._attempt))
         return future
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from contextlib import suppress
 
 import structlog
 from msgspec.structs import replace
@@ -11,7 +13,9 @@ from everturn import points
 from everturn.decide.delivery import NO_USE, Doubtful, GiveUp, after_failure, is_ordered, is_too_late
 from everturn.decide.keys import origin_of
 from everturn.decide.outgoing import not_sent
-from everturn.errors import OutcomeUnknown, PlatformError, StoreError
+from everturn.decide.reconnecting import pause_s
+from everturn.decide.text import storable
+from everturn.errors import FenceLost, OutcomeUnknown, PlatformError, StoreError
 from everturn.gateway.bubbles import Bubbles
 from everturn.gateway.delivering import Delivering
 from everturn.gateway.hands import Held
@@ -19,7 +23,7 @@ from everturn.gateway.parts import Parts
 from everturn.model import Reply
 from everturn.platform.interface import CanEdit, CanSendFiles
 from everturn.store.operations.doubts import ask_about_doubt
-from everturn.store.operations.outbox import claim_next, doubt, give_up, parts_out, try_later
+from everturn.store.operations.outbox import Damaged, claim_next, doubt, give_up, parts_out, try_later
 from everturn.store.operations.progress import PROGRESS
 from everturn.store.operations.sending import give_up_file
 
@@ -90,12 +94,9 @@ class Outbox:
         try:
             if before is not None:
                 await asyncio.wait({before})
-            while reply is not None or (reply := await self._next(key)) is not None:
-                more = await self._deliver(reply)
-                reply = None
-                if not more and key not in self._again:
-                    break
-                self._again.discard(key)
+            failures = 0
+            while not await self._send_all(key, reply, failures):
+                failures, reply = failures + 1, None
         except StoreError as error:
             log.warning("lane ended", key=key, error=str(error))  # the store is closing: what is owed stays so
         except asyncio.CancelledError:
@@ -108,15 +109,50 @@ class Outbox:
                     self._again.discard(key)
                     self.wake(key)
 
+    async def _send_all(self, key: str, reply: Reply | None, failures: int) -> bool:
+        """Send until the key has nothing pending. False, after a pause: an operation failed, and the lane looks again, so that
+        the key is not forgotten until a restart. Raises StoreError when the store is closing.
+        """
+        try:
+            while reply is not None or (reply := await self._next(key)) is not None:
+                more = await self._deliver(reply)
+                reply = None
+                if not more and key not in self._again:
+                    break
+                self._again.discard(key)
+        except FenceLost:  # recovery or an owner took it from us: nothing more of it leaves here
+            log.warning("reply taken over", reply=reply and reply.id, key=key)
+            return False
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("outbox lane failed", key=key, reply=reply and reply.id, error=repr(error))
+            await self._sleep_until(self._parts.clock.now() + pause_s(failures + 1, random.random()), key)  # noqa: S311  no secret
+            if reply is not None:
+                await self._put_back(reply)
+            return False
+        return True
+
+    async def _put_back(self, reply: Reply) -> None:
+        """What came of a send could not be recorded; a reply that stayed ours would keep its key waiting until a restart."""
+        store, now = self._parts.store, self._parts.clock.now()
+        with suppress(FenceLost):
+            await store.run(doubt, reply, self._parts.doubtful(reply.source.platform), now, "it could not be recorded")
+
     async def _next(self, key: str) -> Reply | None:
         """The key's next reply, waited for while it is not due."""
         while True:
             self._again.discard(key)
             await _ask(self._parts, key)
             found = await self._claim(key)
-            if not isinstance(found, float):
+            if isinstance(found, Damaged):
+                log.error(
+                    "reply damaged", reply=found.id, key=key, error=found.why,
+                    remedy="it is a dead letter: look at it and send it again with `everturn dead`",
+                )  # fmt: skip
+            elif not isinstance(found, float):
                 return found
-            if key not in self._again:
+            elif key not in self._again:
                 await self._sleep_until(found, key)
 
     async def _sleep_until(self, at: float, key: str) -> None:
@@ -131,30 +167,32 @@ class Outbox:
             del self._asleep[key]
             self._count(1)
 
-    async def _claim(self, key: str) -> Reply | float | None:
+    async def _claim(self, key: str) -> Reply | float | Damaged | None:
         """Who is cancelled releases: what was claimed and never sent is simply owed again."""
         store, now = self._parts.store, self._parts.clock.now()
-        claiming = store.run(claim_next, key, self._parts.instance, now)
+        claiming = store.run(claim_next, key, self._parts.instance, self._parts.ids.next(), now)
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:
             await asyncio.wait({claiming})
             if claiming.exception() is None and isinstance(reply := claiming.result(), Reply):
-                await store.run(try_later, reply.id, now, "", failed=False)
+                with suppress(FenceLost):
+                    await store.run(try_later, reply, now, "", failed=False)
             raise
 
     async def _deliver(self, reply: Reply) -> bool:
         """Send every part that is not out yet; True when the lane should look for more."""
         began, outcome, more = self._parts.clock.monotonic(), "sent", True
         try:
-            if is_too_late(reply.valid_until, self._parts.clock.now(), seen=_may_be_seen(reply)):
+            until = reply.valid_until
+            if until is not None and is_too_late(until, self._parts.clock.now(), seen=_may_be_seen(reply)):
                 outcome = await self._given_up(reply, NO_USE, unknown=reply.marked)
             else:
                 more = await self._delivering.send(reply)
         except PlatformError as error:
             outcome = await self._failed(reply, error)
         except Held as held:
-            await self._parts.store.run(doubt, reply.id, held.action, self._parts.clock.now(), str(held))
+            await self._parts.store.run(doubt, reply, held.action, self._parts.clock.now(), str(held))
             outcome = "doubtful"
         except StoreError:
             raise
@@ -172,15 +210,16 @@ class Outbox:
         decision = after_failure(
             error, reply.attempts + 1, reply.failures + 1, now, valid_until=valid_until, harmless=harmless
         )
-        log.warning("reply not delivered", reply=reply.id, key=reply.key, error=str(error), decision=decision)
+        told = storable(str(error))  # a stranger wrote it, and it goes into the row
+        log.warning("reply not delivered", reply=reply.id, key=reply.key, error=told, decision=decision)
         if isinstance(decision, GiveUp):
             unknown = reply.marked or isinstance(error, OutcomeUnknown)
-            return await self._given_up(reply, decision.why, unknown=unknown)
+            return await self._given_up(reply, storable(decision.why), unknown=unknown)
         if isinstance(error, OutcomeUnknown) and reply.bubble is None and not _is_edit(reply, self._parts):
             action = self._parts.doubtful(reply.source.platform)
-            await store.run(doubt, reply.id, action, decision.at, str(error))
+            await store.run(doubt, reply, action, decision.at, told)
             return "doubtful"
-        await store.run(try_later, reply.id, decision.at, str(error), failed=not ordered)
+        await store.run(try_later, reply, decision.at, told, failed=not ordered)
         return "retried"
 
     async def _given_up(self, reply: Reply, why: str, *, unknown: bool) -> str:
@@ -195,9 +234,9 @@ class Outbox:
                 files=isinstance(self._parts.sender(reply.source.platform), CanSendFiles),
                 unknown=unknown,
             )
-            await store.run(give_up_file, reply, self._parts.instance, now, why, self._parts.ids.next(), text)
+            await store.run(give_up_file, reply, now, why, self._parts.ids.next(), text)
         else:
-            await store.run(give_up, reply.id, now, why)
+            await store.run(give_up, reply, now, why)
         return "dead"
 
 

@@ -67,7 +67,7 @@ class Runner:
     async def _prove_by_calm(self, begun: Begun, proven: Callable[[str], None]) -> None:
         """A suspect that lived for the calm time is not the one that ends the process."""
         await self._parts.clock.sleep(self._parts.settings.calm_s)
-        await self._parts.store.run(prove, begun.turn)
+        await self._parts.store.run(prove, begun)
         proven(begun.key)
 
     async def _work(self, attempt: Attempt, turn: JournaledTurn) -> bool:

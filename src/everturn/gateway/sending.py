@@ -71,6 +71,7 @@ class Sending:
         return Letter(
             key=turn.key,
             turn=int(turn.id),
+            attempt=turn.attempt,
             call_id=call_id,
             number=parts.ids.next(),
             to_key=turn.key if to is None else parts.settings.key_of(target),

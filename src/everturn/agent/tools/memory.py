@@ -103,7 +103,9 @@ class Memories:
     async def _remember(self, what: Remember, place: Place) -> str:
         memory = Memory(self._name(what.name), self._text(what.text), self._clock.now())
         scope, turn = scope_of(place.turn, what.whose), place.turn
-        if not await self._store.run(remember, turn.key, int(turn.id), scope, memory, self._settings.memories):
+        if not await self._store.run(
+            remember, turn.key, int(turn.id), turn.attempt, scope, memory, self._settings.memories
+        ):
             raise ToolError(f"there are {self._settings.memories} memories already; forget one first.")
         return f"Remembered {memory.name!r}."
 
@@ -115,7 +117,7 @@ class Memories:
 
     async def _forget(self, what: Forget, place: Place) -> str:
         name, turn = self._name(what.name), place.turn
-        await self._store.run(forget_memory, turn.key, int(turn.id), scope_of(turn, what.whose), name)
+        await self._store.run(forget_memory, turn.key, int(turn.id), turn.attempt, scope_of(turn, what.whose), name)
         return f"Nothing named {name!r} is remembered now."
 
     def _name(self, text: str) -> str:

@@ -16,7 +16,7 @@ from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.boundaries import acknowledge_tail, end_open_turn, release
 from everturn.store.operations.bubbles import BROKEN_OFF, REPLY, ROW, SAY
 from everturn.store.operations.entries import lock_entry, source_of
-from everturn.store.operations.outbox import give_up, parts_of
+from everturn.store.operations.outbox import end_unsent, parts_of
 from everturn.store.operations.telling import Delivery, tell
 
 REVOKED = "revoked"  # why their messages and turns ended
@@ -195,7 +195,7 @@ def _end_reply(number: int, at: float) -> Op[bool]:
     if state not in {"owed", "sending", "doubtful"} or kind == BROKEN_OFF:
         return False
     if bubble is None or not parts_of(parts) or state == "doubtful":
-        yield from give_up(number, at, REVOKED)
+        yield from end_unsent(number, at, REVOKED)
         return False
     yield sql(SAY, number, REPLY, bubble_words.ended(REVOKED), at)
     return True

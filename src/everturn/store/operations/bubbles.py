@@ -27,7 +27,7 @@ SAY = (
 )
 OTHERS = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'open' AND id<>$2 LIMIT 1"
 TAKE = (
-    "UPDATE outbox SET kind='reply', text=$2, state='sending', instance=$3, due_at=$4, valid_until=$5, attempts=0,"
+    "UPDATE outbox SET kind='reply', text=$2, state='sending', instance=$3, claim=id, due_at=$4, valid_until=$5, attempts=0,"
     " ended_at=NULL, dead_at=NULL, look=0 WHERE id=$1"
 )
 

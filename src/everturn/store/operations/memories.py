@@ -16,9 +16,9 @@ class Memory(msgspec.Struct, frozen=True):
     at: float
 
 
-def remember(key: str, turn: int, scope: str, memory: Memory, most: int) -> Op[bool]:
+def remember(key: str, turn: int, attempt: int, scope: str, memory: Memory, most: int) -> Op[bool]:
     """Keep it, in place of one of the same name; False when the scope is full."""
-    yield from owned(key, turn)
+    yield from owned(key, turn, attempt)
     known = yield sql("SELECT 1 FROM memory WHERE scope=$1 AND name=$2", scope, memory.name)
     count = yield sql("SELECT count(*) FROM memory WHERE scope=$1", scope)
     if not known and count[0][0] >= most:
@@ -40,7 +40,7 @@ def recall(scope: str, limit: int) -> Op[list[Memory]]:
     return [Memory(*row) for row in rows]
 
 
-def forget_memory(key: str, turn: int, scope: str, name: str) -> Op[None]:
+def forget_memory(key: str, turn: int, attempt: int, scope: str, name: str) -> Op[None]:
     """Forget it; whether it was there makes no difference, so that a repetition says the same."""
-    yield from owned(key, turn)
+    yield from owned(key, turn, attempt)
     yield sql("DELETE FROM memory WHERE scope=$1 AND name=$2", scope, name)

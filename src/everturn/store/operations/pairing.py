@@ -13,7 +13,7 @@ from everturn.model import Json, SessionSource
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.admission import let_in
 from everturn.store.operations.entries import write_source
-from everturn.store.operations.outbox import give_up
+from everturn.store.operations.outbox import end_unsent
 from everturn.store.operations.telling import Delivery, owe, stored_source
 
 KIND = "pairing"  # of the message with the code in the outbox: its text is forgotten when it is out
@@ -201,6 +201,6 @@ def forget_pairings(now: float) -> Op[int]:
     """
     stale = yield sql(STALE, KIND, now - VALID_S)
     for row in stale:
-        yield from give_up(row[0], now, "its hour is over")
+        yield from end_unsent(row[0], now, "its hour is over")
     gone = yield sql("DELETE FROM pairing WHERE asked_at<$1 RETURNING 1", now - KEPT_S)
     return len(gone) + len(stale)

@@ -16,16 +16,24 @@ from everturn.store.operations.turn_values import Begun
 from everturn.store.operations.turns import fenced
 
 OPEN = (
-    "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, instance, created_at, bubble)"
-    " VALUES ($1, $2, $1, 'reply', $3, $4, '', 'open', $5, $6, $5, $7) ON CONFLICT (id) DO NOTHING"
+    "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, instance, created_at, bubble, claim)"
+    " VALUES ($1, $2, $1, 'reply', $3, $4, '', 'open', $5, $6, $5, $7, $8) ON CONFLICT (id) DO NOTHING"
 )
-OPEN_AGAIN = "UPDATE outbox SET state='open', kind='reply', text='', instance=$2, ended_at=NULL, error=NULL, bubble=$3 WHERE id=$1"
+OPEN_AGAIN = (
+    "UPDATE outbox SET state='open', kind='reply', text='', instance=$2, ended_at=NULL, error=NULL, bubble=$3, claim=$4"
+    " WHERE id=$1"
+)
 # The lane of the outbox: what is owed to the chat already leaves first, as it would before an answer that does not grow.
 EARLIER = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state IN ('owed','sending') AND id<>$2 LIMIT 1"
 
+STILL_OURS = (
+    "SELECT 1 FROM outbox o JOIN entry e ON e.key=o.key"
+    " WHERE o.id=$1 AND o.state='open' AND o.claim=$2 AND e.turn=$1 AND e.fence=$3"
+)
+
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True):
-    """What opening a bubble needs; `number` is made by the caller."""
+    """What opening a bubble needs; `number` is made by the caller, and is the claim under which the bubble is shown."""
 
     number: int
     instance: int
@@ -56,8 +64,9 @@ def open_bubble(begun: Begun, opening: Opening) -> Op[Opened | Closed]:
         bubble = Bubble(name=(yield from name_of(begun.turn)), opening=opening.number, sending=0)
         source = write_source(begun.source).decode()
         yield sql(
-            OPEN, begun.turn, begun.key, begun.source.platform, source, opening.at, opening.instance, written(bubble)
-        )
+            OPEN, begun.turn, begun.key, begun.source.platform, source, opening.at, opening.instance, written(bubble),
+            opening.number,
+        )  # fmt: skip
         return Opened(parts=(), bubble=bubble)
     state, _, parts, left = rows[0][0], rows[0][1], parts_of(rows[0][2]), bubble_of(rows[0][3])
     if left is None or state not in {"open", "owed", "sent"}:
@@ -73,15 +82,13 @@ def _open_again(begun: Begun, parts: tuple[str, ...], left: Bubble, opening: Ope
     """What the earlier attempt left in doubt is decided now; then its first words are about to be sent, if none are out."""
     bubble = resolved(left, opening.doubtful)
     bubble = replace(bubble, opening=opening.number, sending=None if parts or bubble.hold else 0)
-    yield sql(OPEN_AGAIN, begun.turn, opening.instance, written(bubble))
+    yield sql(OPEN_AGAIN, begun.turn, opening.instance, written(bubble), opening.number)
     return Closed(for_good=True) if bubble.hold is not None else Opened(parts=parts, bubble=bubble)
 
 
 def still_ours(begun: Begun, opening: int) -> Op[bool]:
     """Whether the bubble is still shown by this attempt: asked before each change that leaves."""
-    rows = yield sql("SELECT bubble FROM outbox WHERE id=$1 AND state='open'", begun.turn)
-    bubble = bubble_of(rows[0][0]) if rows else None
-    return bubble is not None and bubble.opening == opening
+    return bool((yield sql(STILL_OURS, begun.turn, opening, begun.fence)))
 
 
 def asked_calls(turn: int) -> Op[frozenset[str]]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from everturn.errors import FenceLost
 from everturn.model import Event, Reply, SessionEntry, SessionSource, StoredFile
 from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.outbox import give_up, sent_at_once
 from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
+from everturn.store.operations.turns import owned
 
 FILE = "file"
-OURS = "SELECT 1 FROM outbox WHERE id=$1 AND state='sending' AND instance=$2/*lock*/"
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +19,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     turn: int
+    attempt: int  # of the turn that wants it
     call_id: str
     number: int
     to_key: str
@@ -44,9 +44,7 @@ def post(letter: Letter) -> Op[Posted | None]:
     The call's row keeps the number of what it sent: a repetition, in whichever life, finds it and sends nothing.
     """
     entries = yield from _lock(letter)
-    own = entries[letter.key]
-    if own is None or own.turn != letter.turn:
-        raise FenceLost(f"{letter.key}: the turn {letter.turn} no longer owns its conversation")
+    yield from owned(letter.key, letter.turn, letter.attempt)
     target = entries.get(letter.to_key)
     if letter.delivery.by_event and target is None:
         return None  # where events are the delivery, there must be somebody whose events they are
@@ -73,13 +71,11 @@ def was_posted(turn: int, call_id: str) -> Op[bool]:
     return bool(rows) and rows[0][0] is not None
 
 
-def give_up_file(reply: Reply, instance: int, at: float, why: str, notice: int, text: str) -> Op[None]:
+def give_up_file(reply: Reply, at: float, why: str, notice: int, text: str) -> Op[None]:
     """A file that is not delivered, or not with all of its words: a dead letter, and those who wait are told, once. Nobody
-    is told of one that is no longer ours to send: it was taken over, or for somebody who was revoked meanwhile.
+    is told of one that is no longer ours to send (FenceLost): it was taken over, or for somebody who was revoked meanwhile.
     """
-    if not (yield sql(OURS, reply.id, instance)):
-        return  # or this very operation ran before
-    yield from give_up(reply.id, at, why)
+    yield from give_up(reply, at, why)
     yield from owe(notice, reply.key, None, "notice", reply.source, text, at, Delivery(by_event=False), 0)
 
 

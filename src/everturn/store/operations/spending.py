@@ -68,11 +68,11 @@ def add_plan(begun: Begun, plan: Plan) -> Op[None]:
     )  # fmt: skip
 
 
-def asking(turn: int, asked: Usage) -> Op[None]:
-    """Store that a model is called where nothing is limited, and what that is expected to use."""
-    yield sql(
-        f"UPDATE turn SET {ASKED} WHERE id=$1 AND state='running'",
-        turn, asked.requests, asked.input_tokens, asked.output_tokens, asked.cost,
+def asking(turn: int, attempt: int, asked: Usage) -> Statement:
+    """Store that a model is called where nothing is limited, and what that is expected to use; no row: another attempt runs."""
+    return sql(
+        f"UPDATE turn SET {ASKED} WHERE id=$1 AND state='running' AND attempt=$6/*did*/",
+        turn, asked.requests, asked.input_tokens, asked.output_tokens, asked.cost, attempt,
     )  # fmt: skip
 
 

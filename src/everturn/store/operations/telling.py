@@ -16,8 +16,8 @@ EVENTS_2 = EVENT + ", ($1, $6, $7, $8, $9)"
 LATEST = "(SELECT max(created_at) FROM outbox WHERE key=$2 AND ended_at IS NULL)"
 REPLY = (
     "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, valid_until, instance,"
-    " created_at, ended_at, file) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
-    f" CASE WHEN {LATEST}>=$9 THEN {LATEST}+0.000001 ELSE $9 END, $12, $13) ON CONFLICT (id) DO NOTHING"
+    " created_at, ended_at, file, claim) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
+    f" CASE WHEN {LATEST}>=$9 THEN {LATEST}+0.000001 ELSE $9 END, $12, $13, $14) ON CONFLICT (id) DO NOTHING"
 )
 EVENTS_AT_ONCE = 4  # no operation tells more
 ANY_OPEN_REPLY = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'open' LIMIT 1"
@@ -67,7 +67,7 @@ def owe(
 ) -> Op[Reply | None]:
     """Store the obligation to deliver; the reply itself when it is ours to send at once.
 
-    An event platform has it delivered with this very commit.
+    An event platform has it delivered with this very commit. What is ours at once is claimed under its own number.
     """
     sender: int | None = None
     state, ended_at = ("sent", at) if delivery.by_event else ("owed", None)
@@ -77,8 +77,9 @@ def owe(
     raw = write_source(source).decode()
     stored = None if file is None else _encode(file).decode()
     yield sql(
-        REPLY, number, key, turn, kind, source.platform, raw, text, state, at, valid_until, sender, ended_at, stored
-    )
+        REPLY, number, key, turn, kind, source.platform, raw, text, state, at, valid_until, sender, ended_at, stored,
+        None if sender is None else number,
+    )  # fmt: skip
     if state != "sending":
         return None
     return Reply(
@@ -87,6 +88,7 @@ def owe(
         kind=kind,
         source=source,
         text=text,
+        claim=number,
         attempts=0,
         sent_parts=(),
         marked=False,

@@ -8,7 +8,10 @@ from everturn.store.interface import Op, sql
 LATER, GIVEN_UP, IN_DOUBT = "later", "given_up", "in_doubt"
 MOST_LATER = 50
 # A claim leaves its time in `due_at`. What leaves with the finish of its turn was not claimed, and is due since then.
-BEING_SENT = "SELECT attempts, due_at FROM outbox WHERE id=$1 AND state='sending' AND kind<>'progress'/*lock*/"
+BEING_SENT = (
+    "SELECT attempts, due_at FROM outbox WHERE id=$1 AND state='sending' AND claim=coalesce($2, claim)"
+    " AND kind<>'progress'/*lock*/"
+)
 # A reply has the number of its turn: its tries count down from -1, the turn's own failures count up from 1.
 KEEP = (
     "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
@@ -21,11 +24,13 @@ COUNTED = (
 )
 
 
-def note_try(reply: int, kind: str, why: str) -> Op[None]:
-    """Before a reply that is being sent moves on: keep what came of this try. The second run finds it moved."""
+def note_try(reply: int, kind: str, why: str, claim: int | None = None) -> Op[None]:
+    """Before a reply that is being sent moves on: keep what came of this try. The second run finds it moved. Without a claim:
+    whoever sends it.
+    """
     if not why:  # it was claimed and never sent
         return
-    for attempts, at in (yield sql(BEING_SENT, reply)):
+    for attempts, at in (yield sql(BEING_SENT, reply, claim)):
         if kind == LATER and attempts > MOST_LATER:  # somebody waits for hours: what is kept of it is bounded
             return
         yield sql(KEEP, reply, max(1, attempts), kind, why, at)

@@ -22,6 +22,14 @@ from everturn.store.operations.turn_values import Begun, Finished
 
 NOTHING = Usage()
 FENCED = "SELECT waiting FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
+OWNED = (
+    "SELECT 1 FROM entry e JOIN turn t ON t.id=e.turn"
+    " WHERE e.key=$1 AND e.turn=$2 AND t.attempt=$3 AND t.state='running'/*lock*/"
+)
+# Every boundary that moves the key's fence ends the turn's row or its attempt with the same commit: the row itself is the
+# fence for what is written to it alone.
+CALLED = "UPDATE turn SET called=attempt WHERE id=$1 AND state='running' AND attempt=$2/*did*/"
+PROVEN = CALLED.replace("called", "proven")
 ADD_EFFECT = (
     "INSERT INTO effect (turn, call_id, name, effect, state, attempt, begun_at) VALUES ($1, $2, $3, $4, 'begun', $5, $6)"
     " ON CONFLICT (turn, call_id) DO NOTHING"
@@ -36,9 +44,10 @@ RELEASE_AFTER_CUT = RELEASE_KEY.replace("state='active', reason=NULL, marked_at=
 INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='claimed'"
 
 
-def calling(turn: int, asked: Usage = NOTHING) -> Op[None]:
+def calling(begun: Begun, asked: Usage = NOTHING) -> Op[None]:
     """The agent is about to call the model: from now on an end of the process is an interruption."""
-    yield from asking(turn, asked)
+    if not (yield asking(begun.turn, begun.attempt, asked)):
+        raise _lost(begun.key, begun.turn)
 
 
 def calling_with_plan(begun: Begun, plan: Plan) -> Op[None]:
@@ -47,23 +56,30 @@ def calling_with_plan(begun: Begun, plan: Plan) -> Op[None]:
     yield from add_plan(begun, plan)
 
 
-def prove(turn: int) -> Op[None]:
+def prove(begun: Begun) -> Op[None]:
     """A suspect lived through its calm time: it is not the one that kills the process."""
-    yield sql("UPDATE turn SET proven=attempt WHERE id=$1 AND state='running'", turn)
+    if not (yield sql(PROVEN, begun.turn, begun.attempt)):
+        raise _lost(begun.key, begun.turn)
 
 
 def fenced(begun: Begun) -> Op[int]:
     """Lock the entry under the turn's fence; how many messages and commands wait behind it."""
     rows = yield sql(FENCED, begun.key, begun.fence, begun.turn)
     if not rows:
-        raise FenceLost(f"{begun.key}: the turn {begun.turn} no longer owns its conversation")
+        raise _lost(begun.key, begun.turn)
     return int(rows[0][0])
 
 
-def owned(key: str, turn: int) -> Op[None]:
-    """For what a tool writes on behalf of its turn: refused when the key has gone on to something else."""
-    if not (yield sql("SELECT 1 FROM entry WHERE key=$1 AND turn=$2/*lock*/", key, turn)):
-        raise FenceLost(f"{key}: the turn {turn} no longer owns its conversation")
+def owned(key: str, turn: int, attempt: int) -> Op[None]:
+    """For what a tool writes on behalf of its turn: refused when the key has gone on to something else, or the turn to
+    another attempt.
+    """
+    if not (yield sql(OWNED, key, turn, attempt)):
+        raise _lost(key, turn)
+
+
+def _lost(key: str, turn: int) -> FenceLost:
+    return FenceLost(f"{key}: the turn {turn} no longer owns its conversation")
 
 
 def step(
@@ -83,7 +99,7 @@ def step(
     if acknowledge is not None:
         yield sql("UPDATE entry SET tail_key=$2, tail_at=$3 WHERE key=$1", begun.key, acknowledge, message.at)
     if prove_it:
-        yield from prove(begun.turn)
+        yield from prove(begun)
     if added:  # an operation that runs twice counts once
         yield from count_usage(begun, usage)
     return waiting
@@ -113,7 +129,7 @@ def add_failure(begun: Begun, kind: str, why: str, wait_s: float, at: float) -> 
 def begin_effect(begun: Begun, call: ToolCall, at: float) -> Op[None]:
     """Commit that a tool call is about to run, outside the commit of a step: from now on a death is an interruption."""
     yield from fenced(begun)
-    yield sql("UPDATE turn SET called=attempt WHERE id=$1 AND state='running'", begun.turn)
+    yield sql(CALLED, begun.turn, begun.attempt)
     yield sql(ADD_EFFECT, begun.turn, call.id, call.name, call.effect, begun.attempt, at)
 
 
@@ -205,7 +221,7 @@ def _finished_before(begun: Begun, at: float, instance: int) -> Op[Finished]:
     """Either this operation ran before (its commit's outcome was unknown), or the key has another owner."""
     rows = yield sql("SELECT state, attempt FROM turn WHERE id=$1", begun.turn)
     if not rows or rows[0] != ("answered", begun.attempt):
-        raise FenceLost(f"{begun.key}: the turn {begun.turn} no longer owns its conversation")
+        raise _lost(begun.key, begun.turn)
     events = yield from events_of(begun.key, at)
     reply = yield from sent_at_once(begun.turn, instance)
     more = yield sql(WAITING, begun.key, 1)

@@ -1,0 +1,41 @@
+"""An error of an operation itself is no closing store: it is logged, what it met is tried again or a dead letter, and the key
+is not forgotten until a restart.
+"""
+
+from structlog.testing import capture_logs
+
+from everturn.errors import Refused, TryLater
+from everturn.store.operations.open_work import replies
+from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World
+from tests.contracts.store import select
+from tests.gateway.scenes import told, until_read, while_time_passes
+
+NOT_TEXT = "half of a pair: \ud800"
+
+
+async def test_a_damaged_reply_is_a_dead_letter_and_what_follows_it_leaves(store_url: str) -> None:
+    """Promise 9. Its row cannot be read: it is named in the log, can be sent again, and no other reply waits for it."""
+    platform = FakePlatform(faults=[Fault(TryLater("slow down", 30))])
+    with capture_logs() as logs:
+        async with World(store_url, ScriptedAgent(), [platform], ManualClock()) as world:
+            platform.say("one", "hello")
+            await until_read(
+                lambda: world.store.read(select, "SELECT state, error FROM outbox"),
+                lambda rows: rows == [("owed", "slow down")],
+            )
+            await world.store.run(select, "UPDATE outbox SET parts='{'")
+            platform.say("one", "again")
+            await while_time_passes(world, told(platform, "one", "echo: again"))
+            (dead,) = await world.store.read(replies, "dead", 0, 9)
+    assert (dead["text"], "damaged" in str(dead["error"])) == ("echo: hello", True)
+    assert [each["reply"] for each in logs if each["event"] == "reply damaged"] == [int(str(dead["reply"]))]
+
+
+async def test_a_platforms_words_that_no_database_takes_do_not_stop_its_chat(store_url: str) -> None:
+    platform = FakePlatform(faults=[Fault(TryLater(NOT_TEXT, 0)), Fault(Refused(NOT_TEXT))])
+    async with World(store_url, ScriptedAgent(), [platform], ManualClock()) as world:
+        platform.say("one", "hello")
+        (dead,) = await while_time_passes(world, until_read(lambda: world.store.read(replies, "dead", 0, 9), bool))
+        platform.say("one", "again")
+        await while_time_passes(world, told(platform, "one", "echo: again"))
+    assert "half of a pair" in dead["error"]
