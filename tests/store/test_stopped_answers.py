@@ -46,7 +46,7 @@ async def on_screen(life: Life, begun: Begun, said: str) -> Bubble:
     found = await life.store.run(open_bubble, begun, opening)
     assert isinstance(found, Opened)
     bubble = structs.replace(found.bubble, sending=None, said=said)
-    await life.store.run(record_bubble, begun.turn, ("p1",), bubble)
+    await life.store.run(record_bubble, begun.turn, opening.number, ("p1",), bubble)
     return bubble
 
 
