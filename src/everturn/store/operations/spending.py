@@ -8,7 +8,7 @@ from everturn.decide.spending import EVERYBODY, Limits, lost_call, passes_day, p
 from everturn.decide.timeline import LOST
 from everturn.errors import Spent
 from everturn.model import Usage
-from everturn.store.interface import Op, Row, sql
+from everturn.store.interface import Op, Row, Statement, sql
 from everturn.store.operations.turn_values import Begun
 
 PLANNED = "planned_tokens, planned_cost, planned_day, planned_who"
