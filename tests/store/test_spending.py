@@ -83,12 +83,12 @@ async def test_a_crash_loop_cannot_spend_past_a_limit(life: Life) -> None:
 
 async def test_a_call_that_a_death_cut_off_is_counted_as_it_was_expected_to_be(life: Life) -> None:
     begun = await life.begun()
-    await life.store.run(calling, begun.turn, USED)
+    await life.store.run(calling, begun, USED)
     await life.die()
     again = await replace(life, instance=2).began()
     assert await life.store.read(usage_of_turn, begun.turn) == USED
     assert await life.store.read(usage_of_session, begun.session_id) == USED
-    await life.store.run(calling, again.turn, USED)
+    await life.store.run(calling, again, USED)
     await answered(replace(life, instance=2), again)
     assert (await life.store.read(usage_of_turn, begun.turn)).requests == 2
     (lost,) = await life.look("SELECT attempt, kind, why FROM failure")
@@ -98,7 +98,7 @@ async def test_a_call_that_a_death_cut_off_is_counted_as_it_was_expected_to_be(l
 
 async def test_a_call_whose_response_is_stored_is_not_lost_with_what_follows_it(life: Life) -> None:
     begun = await life.begun()
-    await life.store.run(calling, begun.turn, USED)
+    await life.store.run(calling, begun, USED)
     await life.store.run(step, begun, response(begun, 1, at=life.now), None, None, USED, prove_it=False)
     await life.die()
     assert await life.store.read(usage_of_turn, begun.turn) == USED
