@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import secrets
 from functools import partial
-from operator import is_
-from typing import TypeVar
 
 import structlog
-from msgspec import Struct
-from msgspec.json import Encoder
-from msgspec.structs import asdict, fields, replace
+from msgspec.structs import replace
 
 from everturn import points
 from everturn.decide import words
@@ -26,10 +21,11 @@ from everturn.decide.keys import is_keepable
 from everturn.decide.pairing import make_code
 from everturn.decide.reconnecting import pause_s
 from everturn.decide.rights import may
-from everturn.decide.text import storable
 from everturn.errors import Conflict, EverturnError, Full, StoreError, StoreUnavailable, TooLong, Unkeepable
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
+from everturn.gateway.dead_letters import DeadLetters
+from everturn.gateway.fitting import storable_message
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.strangers import Strangers
@@ -46,20 +42,14 @@ from everturn.store.operations.inbox import (
     knows_album,
     move_cursor,
     read_cursor,
-    turn_away,
 )
 from everturn.store.operations.moved_chats import first_number, move_chat
 from everturn.store.operations.revising import Revision, revise
 from everturn.store.operations.turn_values import Start
 
 log = structlog.get_logger()
-S = TypeVar("S", bound=Struct)
-_json = Encoder().encode
 PATIENCE_S = 2.0
-ZERO = b"\\u0000"
 MOST_TRIES = 3  # so often storing a message may fail, of which the database says that it is at fault
-MOST_NUMBER = 1 << 63
-UNSTORABLE = "unstorable"
 RETRY_AFTER_S = 5.0
 
 
@@ -72,13 +62,14 @@ class Intake:
         self._commands = commands
         self._outbox = outbox
         self._backlogs = backlogs
+        self._dead_letters = DeadLetters(parts, outbox, self._arrival)
         self._waiting: set[asyncio.Future[Accepted]] = set()
         self.strangers = Strangers(parts.clock)
 
     async def accept(self, inbound: Inbound) -> Accepted:
         """Store a message once; returns after the commit. Raises Conflict, Full, TooLong or StoreUnavailable."""
         points.reached("inbox.before")
-        inbound, settings = _storable(inbound), self._parts.settings
+        inbound, settings = storable_message(inbound), self._parts.settings
         key = settings.key_of(inbound.source, inbound.agent)
         if not is_keepable(inbound, key):
             raise Unkeepable(words.IDS_TOO_LONG)
@@ -189,7 +180,7 @@ class Intake:
                 try:
                     await self.accept(inbound)
                 except (Full, TooLong, Conflict) as error:
-                    await self._refuse(inbound, error)
+                    await self._dead_letters.refuse(inbound, error)
             except StoreError:
                 if not patient:
                     raise
@@ -200,7 +191,7 @@ class Intake:
                 if tries < MOST_TRIES:
                     await self._parts.clock.sleep(pause_s(tries, random.random()))  # noqa: S311  not a secret
                     continue
-                await self._dead_letter(inbound, error)
+                await self._dead_letters.keep(inbound, error)
             return
 
     async def _until_stored(self) -> None:
@@ -208,57 +199,6 @@ class Intake:
         await self._parts.clock.sleep(PATIENCE_S)
         while self._parts.store.trouble():
             await self._parts.clock.sleep(PATIENCE_S)
-
-    async def _refuse(self, inbound: Inbound, error: EverturnError) -> None:
-        if isinstance(error, Unkeepable):
-            await self._pass_over(inbound, str(error))
-        elif isinstance(error, Conflict):
-            log.warning("message ignored", error=str(error))
-        else:
-            why = "too_long" if isinstance(error, TooLong) else "queue_full"
-            await self._turn_away(_storable(inbound), why, str(error))
-
-    async def _dead_letter(self, inbound: Inbound, error: Exception) -> None:
-        """Keep of a message that cannot be stored what can be: who wrote what where. Of a change of one, nothing."""
-        told = f"{type(error).__name__}: {error}"
-        if inbound.what is not Heard.SAID or not await self._keep_text(inbound):
-            await self._pass_over(inbound, told)
-            return
-        log.error(
-            "message not stored", platform=inbound.source.platform, id=inbound.id, error=told, exc_info=error,
-            remedy="its text is a dead letter: see `everturn dead`",
-        )  # fmt: skip
-
-    async def _keep_text(self, inbound: Inbound) -> bool:
-        """Whether the message could be stored as a dead letter without whatever came with its text."""
-        plain = Inbound(id=inbound.id, source=inbound.source, text=inbound.text, cursor=inbound.cursor)
-        try:
-            await self._turn_away(_storable(plain), UNSTORABLE, words.UNSTORABLE)
-        except StoreError:
-            raise
-        except Exception as error:  # noqa: BLE001  whatever is wrong with it
-            log.info("dead letter not stored", error=repr(error))
-            return False
-        return True
-
-    async def _pass_over(self, inbound: Inbound, why: str) -> None:
-        """Nothing can be stored of it, not even that it is dead; brought again for ever, it would stop its platform."""
-        source, at = inbound.source, self._parts.clock.now()
-        log.error("message passed over", platform=source.platform, id=str(inbound.id)[:100], error=why)
-        if inbound.cursor is None:
-            return
-        try:
-            await self._parts.store.run(move_cursor, source.platform, source.account, inbound.cursor, at)
-        except StoreError:
-            raise
-        except Exception as error:  # the next message moves it past both
-            log.exception("cursor not stored", platform=source.platform, id=str(inbound.id)[:100], error=str(error))
-
-    async def _turn_away(self, inbound: Inbound, why: str, text: str) -> None:
-        arrival = await self._arrival(inbound, self._parts.settings.key_of(inbound.source, inbound.agent))
-        events = await self._parts.store.run(turn_away, arrival, why, text)
-        self._parts.hub.publish(arrival.key, events)
-        self._outbox.wake(arrival.key)
 
     async def _arrival(self, inbound: Inbound, key: str) -> Arrival:
         """What is stored of a message whose key is this, unless its chat had another number first."""
@@ -358,31 +298,6 @@ class Intake:
             self._parts.hub.ended(arrival.key)
         if arrival.album is None:
             self._turns.wake(arrival.key)
-
-
-def _storable(inbound: Inbound) -> Inbound:
-    """The message without what a database can not keep; almost always the message itself. JSON can not hold half a pair either,
-    nor a number that is too large, and writes a zero character out, so that one look at all of it is enough.
-    """
-    with contextlib.suppress(UnicodeEncodeError, OverflowError):
-        if ZERO not in _json(inbound) and (inbound.edition or 0) < MOST_NUMBER:
-            return inbound
-    inbound = _cleaned(inbound)
-    source, files = _cleaned(inbound.source), tuple(_cleaned(each) for each in inbound.attachments)
-    same = source is inbound.source and all(map(is_, files, inbound.attachments))
-    return inbound if same else replace(inbound, source=source, attachments=files)
-
-
-def _cleaned(value: S) -> S:
-    """The same with fit texts, and without numbers that no column takes: a stranger wrote them."""
-    odd: dict[str, object] = {}
-    for name, given in asdict(value).items():
-        if isinstance(given, str):
-            if (fit := storable(given)) != given:
-                odd[name] = fit
-        elif isinstance(given, int) and not -MOST_NUMBER <= given < MOST_NUMBER:
-            odd[name] = next(field.default for field in fields(value) if field.name == name)
-    return replace(value, **odd) if odd else value
 
 
 def _may_begin(arrival: Arrival) -> bool:
