@@ -296,7 +296,7 @@ Every command takes `--home DIR`, the directory of one gateway. While the gatewa
 stopped, they look into the home themselves, under its lock. A home that does not exist is never made by looking.
 
 What programs read is on standard output: the JSON of `--json`, the replies in `everturn chat`. Other words go to
-standard error. Exit codes: 0 done; 1 failed; 2 the command line was wrong; 75 a restart is wanted (`everturn run` only);
+standard error. Exit codes: 0 done; 1 failed; 2 the command line was wrong; 75 a restart is wanted (a gateway below `--supervise`);
 78 the settings, the home or the database cannot be used; 130 interrupted.
 """
 CLI_WIDTH = 100

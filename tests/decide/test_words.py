@@ -90,6 +90,8 @@ def test_a_reset_tells_the_true_reason_promise_13(reason: str, said: str) -> Non
 def test_a_task_too_old_to_resume_is_told() -> None:
     assert "not continued by itself, because" in words.too_old()
     assert "write to continue" in words.too_old()
+    assert "write to continue" not in words.too_old(fresh=True)
+    assert "Any other message begins a fresh conversation" in words.too_old(fresh=True)
 
 
 def test_new_says_how_much_it_withdrew() -> None:

@@ -188,6 +188,14 @@ async def test_resume_of_another_session_waits_for_the_running_turn(life: Life) 
     assert (await life.entry()).session_id == begun.session_id
 
 
+async def test_what_a_stopped_tasks_tools_left_open_is_not_taken_up_again(life: Life) -> None:
+    begun = await life.called("one")
+    await life.tool(begun)
+    await life.command("/stop")
+    after = await life.begun("something else")
+    assert (after.session_id, after.note) == (begun.session_id, None)
+
+
 async def test_a_session_that_is_brought_back_offers_its_tools_tail(life: Life) -> None:
     begun = await life.called("one")
     await life.tool(begun)

@@ -342,7 +342,7 @@ class Machine(RuleBasedStateMachine):
         self.both(forget, self.life.now)
         for key, turn, *_ in self.both(interrupted_keys) or ():
             delivery = next(each for chat, each in DELIVERIES.items() if key_of(chat) == key)
-            self.both(tell_too_old, turn, key, self.life.ids.next(), self.life.now, delivery)
+            self.both(tell_too_old, turn, key, replace(self.life, delivery=delivery).start())
 
     @rule(chat=chats, what=st.sampled_from(["mark", "clear", "suspend", "expire", "expire", *sorted(BusyMode)]))
     def an_entry_is_marked(self, chat: str, what: str) -> None:

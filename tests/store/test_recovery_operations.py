@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from everturn.decide.recovery import Verdict
+from everturn.decide.session import ResetPolicy
 from everturn.model import ACTIVE, ResumePending, Suspended
 from everturn.store.operations.beginning import begin_next
 from everturn.store.operations.instances import (
@@ -315,12 +316,42 @@ async def test_an_interrupted_turn_that_is_too_old_waits_and_tells_once(life: Li
     assert await life.store.read(interrupted_keys) == [
         (key_of(), begun.turn, "restart_interrupted", life.now - 2 * HOUR, None)
     ]
-    await life.twice(tell_too_old, begun.turn, key_of(), life.ids.next(), life.now, life.delivery)
-    await life.unchanged(tell_too_old, begun.turn, key_of(), life.ids.next(), life.now + 1, life.delivery)
+    await life.twice(tell_too_old, begun.turn, key_of(), life.start())
+    life.clock.advance(1)
+    await life.unchanged(tell_too_old, begun.turn, key_of(), life.start())
     assert await life.look("SELECT count(*) FROM outbox WHERE kind='notice'") == [(1,)]
     again = await life.accept("go on")
     assert again.begun is None
     assert (await life.began()).words == ("hello", "go on")
+
+
+async def test_with_a_timed_reset_the_notice_says_that_the_next_message_begins_afresh(life: Life) -> None:
+    timed = replace(life, policy=ResetPolicy("daily"))
+    begun = await timed.called()
+    await timed.die()
+    life.clock.advance(2 * HOUR)
+    await timed.store.run(tell_too_old, begun.turn, key_of(), timed.start())
+    (notice,) = await life.look("SELECT text FROM outbox WHERE kind='notice'")
+    assert "Send /resume to continue it. Any other message begins a fresh conversation" in notice[0]
+    await timed.accept("something else")
+    fresh = await timed.began()
+    assert (fresh.session_id != begun.session_id, fresh.words) == (True, ("something else",))
+    await timed.finish(fresh)
+    await timed.command("/resume 1")
+    back = await timed.begun("go on")
+    assert back.note is not None
+    assert (back.session_id, back.note.kind) == (begun.session_id, "resume:restart_interrupted")
+
+
+async def test_resume_continues_a_task_that_was_interrupted_too_long_ago(life: Life) -> None:
+    timed = replace(life, policy=ResetPolicy("daily"))
+    begun = await timed.called()
+    await timed.die()
+    life.clock.advance(2 * HOUR)
+    await timed.store.run(tell_too_old, begun.turn, key_of(), timed.start())
+    await timed.command("/resume")
+    again = await timed.began()
+    assert (again.turn, again.attempt, again.session_id) == (begun.turn, 2, begun.session_id)
 
 
 async def test_an_interruption_is_an_event_where_events_are_the_delivery(life: Life) -> None:

@@ -28,8 +28,9 @@ LOOK_S = 0.05
 def run(home: Home, config_file: Path | None, host: str | None, port: int | None, supervise: bool) -> int:  # noqa: FBT001
     """Start the gateway and log one line with its address when it is ready.
 
-    It ends with 0 after a planned stop, 75 when a restart is wanted, 78 when the settings or the home cannot be used
-    (also when another gateway runs on the home), and 1 otherwise.
+    It ends with 0 after a planned stop, 78 when the settings or the home cannot be used (also when another gateway runs
+    on the home), and 1 otherwise. A restart starts it again in the same process; below `--supervise` it ends with 75
+    instead, and the supervisor starts it again.
     """
     loaded = read_config(home.path, config_file, os.environ, {"server.host": host, "server.port": port})
     if supervise:

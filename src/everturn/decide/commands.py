@@ -103,7 +103,8 @@ REGISTRY: tuple[Declared, ...] = (
         name="stop",
         aliases=("cancel",),
         line="stop the running task and keep the conversation",
-        more="What was said of the answer stays, as an answer that was cut off. Messages that wait are answered next.",
+        more="What was said of the answer stays, as an answer that was cut off. What its tools left open is not taken up again."
+        " Messages that wait are answered next.",
         busy=Busy.END,
     ),
     Declared(

@@ -43,12 +43,20 @@ def reset(reason: str, previous: str | None) -> str:
     return f"This is a fresh conversation, because {because}.{kept} Send /resume to list earlier conversations."
 
 
-def too_old() -> str:
-    """For the user of an interrupted turn that does not resume by itself."""
-    return (
-        "An interrupted task was not continued by itself, because it was interrupted too long ago."
-        " Nothing is lost: write to continue it."
-    )
+def too_old(fresh: bool = False) -> str:  # noqa: FBT001, FBT002
+    """For the user of an interrupted turn that does not resume by itself; `fresh`: the next message resets the conversation."""
+    text = "An interrupted task was not continued by itself, because it was interrupted too long ago."
+    if fresh:
+        return (
+            f"{text} Send /resume to continue it. Any other message begins a fresh conversation; this one is kept, and"
+            " /resume brings it back then, too."
+        )
+    return f"{text} Nothing is lost: write to continue it."
+
+
+def continued() -> str:
+    """The answer to /resume in a conversation whose task was interrupted too long ago to go on by itself."""
+    return "The interrupted task goes on from where it stopped."
 
 
 def failed(reason: str) -> str:

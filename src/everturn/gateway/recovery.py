@@ -178,8 +178,8 @@ class Recovery:
 
     async def _tell_too_old(self, turn: int, key: str) -> None:
         parts = self._parts
-        delivery = parts.delivery(origin_of(key)[0])
-        events = await parts.store.run(tell_too_old, turn, key, parts.ids.next(), parts.clock.now(), delivery)
+        start = parts.start(*origin_of(key), counts=False)
+        events = await parts.store.run(tell_too_old, turn, key, start)
         parts.hub.publish(key, events)
         self._outbox.wake(key)
 

@@ -13,7 +13,7 @@ from everturn.decide.keys import origin_of
 from everturn.model import Event, ResumePending, SessionEntry, Suspended
 from everturn.store.interface import Op, Row, sql
 from everturn.store.operations.boundaries import acknowledge_tail, end_open_turn, release
-from everturn.store.operations.command_sessions import bring_back, reset_session
+from everturn.store.operations.command_sessions import bring_back, go_on, reset_session
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.outbox import MARK_SENT, SCRUBBED, SEND_AGAIN
 from everturn.store.operations.recovery import suspend_session
@@ -110,13 +110,9 @@ def _resume(entry: SessionEntry, act: Act) -> Op[_Did | Impossible]:
         return _Did(ops_words.RESUMED, ops_words.TELL_CUT_OFF if cut_off else ops_words.TELL_RESUMED)
     if entry.holder is not None:
         return Impossible(ops_words.RUNS_ALREADY)
-    cut = yield sql("SELECT 1 FROM turn WHERE id=$1 AND state='interrupted'", entry.turn)
-    if not cut:
+    if not (yield from go_on(entry, act.at)):
         pending = isinstance(entry.state, ResumePending)
         return Impossible(ops_words.GOES_ON_WITH_WORDS if pending else ops_words.NOTHING_TO_RESUME)
-    # Without a reason of its own it goes on by itself whatever the settings say; the entry's mark still gives the note.
-    yield sql("UPDATE turn SET reason=NULL WHERE id=$1", entry.turn)
-    yield sql("UPDATE entry SET marked_at=$2 WHERE key=$1 AND state='resume_pending'", entry.key, act.at)
     return _Did(ops_words.GOES_ON)
 
 

@@ -12,7 +12,7 @@ from everturn.decide.busy import OUTCOME_UNKNOWN, skipped
 from everturn.decide.notes import tail_key
 from everturn.decide.session import has_activity, notify_user
 from everturn.decide.streaming import not_said_before, said_before
-from everturn.model import ACTIVE, RowOutcome, SessionEntry, ToolCall
+from everturn.model import ACTIVE, ResumePending, RowOutcome, SessionEntry, ToolCall
 from everturn.store.interface import Op, sql
 from everturn.store.operations.bubbles import break_off, on_screen
 from everturn.store.operations.questions import CLOSE_QUESTIONS
@@ -70,6 +70,7 @@ def end_session(session_id: str | None, reason: str, messages: int, at: float) -
 def reset_entry(entry: SessionEntry, reason: str, start: Start, first: Waiting) -> Op[tuple[SessionEntry, list[Fact]]]:
     """End what the key points at and point it at a fresh session; the user is told the true reason."""
     facts: list[Fact] = []
+    yield from keep_mark(entry)
     if entry.turn is not None:
         yield from end_open_turn(entry, "failed", "expired", reason, start.at)
         facts = [fact("turn", start.at, turn=str(entry.turn), state="failed")] if start.delivery.by_event else []
@@ -99,6 +100,12 @@ def reset_entry(entry: SessionEntry, reason: str, start: Start, first: Waiting) 
     text = words.reset(reason, entry.session_id)
     told = yield from tell(start.notice, entry.key, first.source, text, reason, start.at, start.delivery, start.turn)
     return fresh, facts + told
+
+
+def keep_mark(entry: SessionEntry) -> Op[None]:
+    """The session is left in the middle of its work: whoever brings it back gets the note of its interruption."""
+    if isinstance(entry.state, ResumePending):
+        yield sql("UPDATE session SET mark=$2 WHERE session_id=$1", entry.session_id, entry.state.reason)
 
 
 def point_at(

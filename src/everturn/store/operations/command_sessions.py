@@ -14,6 +14,7 @@ from everturn.store.operations.boundaries import (
     acknowledge_tail,
     end_open_turn,
     end_session,
+    keep_mark,
     open_session,
     point_at,
     release,
@@ -25,6 +26,7 @@ from everturn.store.operations.turn_values import Streamed
 LISTED = 10
 SEARCHED = 500
 TITLE_CHARS = 80
+TOLD_TOO_OLD = "SELECT 1 FROM turn WHERE id=$1 AND state='interrupted' AND told_at IS NOT NULL"
 COPY = (
     "INSERT INTO message (session_id, seq, role, content, calls, call_id, unknown, extra, author, turn, attempt, at, outcome)"
     " SELECT $2, row_number() OVER (ORDER BY seq), role, content, calls, call_id, unknown, extra, author, turn, attempt, at,"
@@ -123,6 +125,8 @@ def resume(asked: Asked) -> Op[str]:
     if isinstance(entry.state, Suspended) and not argument:
         cut_off = yield from bring_back(entry.key, entry.session_id or "", at)
         return words.resumed(entry.session_id or "", cut_off)
+    if not argument and (yield sql(TOLD_TOO_OLD, entry.turn)) and (yield from go_on(entry, at)):
+        return words.continued()
     earlier = yield from earlier_sessions(entry.key, _in_use(entry), SEARCHED if argument else LISTED)
     if not argument:
         return words.earlier(_numbered(earlier, at))
@@ -196,6 +200,7 @@ def switch_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool |
     rows = yield sql("SELECT key FROM session WHERE session_id=$1", session_id)
     if not rows or rows[0][0] != entry.key:
         return None
+    yield from keep_mark(entry)
     if entry.turn is not None:
         yield from end_open_turn(entry, "stopped", "withdrawn", "/resume", at)
     length = yield from release(entry)
@@ -205,6 +210,15 @@ def switch_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool |
     previous = entry.previous_session_id if entry.session_id == session_id else entry.session_id
     yield from point_at(entry.key, session_id, previous, None, had_activity=False, seq=last[0][0] or 0)
     return (yield from bring_back(entry.key, session_id, at))
+
+
+def go_on(entry: SessionEntry, at: float) -> Op[bool]:
+    """Let a turn that was cut off go on, however long ago that was; False when there is none."""
+    # Without a reason of its own it goes on by itself whatever the settings say; the entry's mark still gives the note.
+    cut = yield sql("UPDATE turn SET reason=NULL WHERE id=$1 AND state='interrupted' RETURNING 1", entry.turn)
+    if cut:
+        yield sql("UPDATE entry SET marked_at=$2 WHERE key=$1 AND state='resume_pending'", entry.key, at)
+    return bool(cut)
 
 
 def bring_back(key: str, session_id: str, at: float) -> Op[bool]:

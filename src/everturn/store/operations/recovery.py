@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from everturn.decide import words
 from everturn.decide.recovery import CutOff, Verdict, blame, drain_counts
+from everturn.decide.session import Reset, choose
 from everturn.model import Event, ResumePending, SessionEntry
 from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import end_open_turn, release
@@ -15,6 +16,7 @@ from everturn.store.operations.bubbles import pause
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.spending import count_lost_call
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
+from everturn.store.operations.turn_values import Start
 
 _CUT_OFF = (
     "SELECT t.id, t.key, e.unclean_ends, t.called, t.proven, t.attempt, t.verdict,"
@@ -186,13 +188,15 @@ def interrupted_keys() -> Op[list[tuple[str, int, str | None, float | None, floa
     return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
 
 
-def tell_too_old(turn: int, key: str, notice: int, now: float, delivery: Delivery) -> Op[tuple[Event, ...]]:
-    """Say once that an interrupted task will not go on by itself."""
+def tell_too_old(turn: int, key: str, start: Start) -> Op[tuple[Event, ...]]:
+    """Say once that an interrupted task will not go on by itself, and what the next message will do."""
+    now, delivery = start.at, start.delivery
     entry = yield from lock_entry(key)
     told = yield sql(
         "UPDATE turn SET told_at=$2 WHERE id=$1 AND state='interrupted' AND told_at IS NULL RETURNING id", turn, now
     )
     if entry is None or not told:
         return (yield from events_of(key, now))  # what this operation told when it ran before
-    facts = yield from tell(notice, key, entry.origin, words.too_old(), "resume_too_old", now, delivery, turn)
+    text = words.too_old(isinstance(choose(entry, now, start.policy, start.fresh_s), Reset))
+    facts = yield from tell(start.notice, key, entry.origin, text, "resume_too_old", now, delivery, turn)
     return (yield from report(key, entry.event_seq, facts))
