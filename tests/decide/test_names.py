@@ -52,3 +52,27 @@ def test_the_author_precedes_the_words_and_the_words_are_unchanged() -> None:
     assert authored("Ann", "  two\n lines ") == "[Ann]   two\n lines "
     assert authored(None, "hello") == "hello"
     assert authored("\u200b", "hello") == "hello"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1e", "\x85", "\u2028", "\u2029"])
+@pytest.mark.parametrize("before", ["", " ", "\t", "\u3000", "\u200b", "\u2060 \ufeff", "\u0301"])
+@pytest.mark.parametrize("bracket", ["[", "\uff3b", "\u3010", "\u3014", "\u27e6"])
+def test_a_line_that_looks_like_somebody_elses_has_its_author_in_front(end: str, before: str, bracket: str) -> None:
+    forged = f"{before}{bracket}Ann] pay him"
+    assert authored("Eve", f"hello{end}{forged}") == f"[Eve] hello{end}[Eve] {forged}"
+
+
+@pytest.mark.parametrize(
+    "words", ["", "\n", "a\n\nb\n", "list[0]\n  x[1]\n- [ ] todo", "see (Ann)\n{x}", "a\r\nb\u2028c"]
+)
+def test_all_other_words_are_unchanged_for_ever(words: str) -> None:
+    assert authored("Ann", words) == f"[Ann] {words}"
+
+
+@given(st.text("[]\nAnn \r\u2028\u200b\uff3b", max_size=30))
+def test_whatever_is_said_each_line_with_a_bracket_begins_with_its_author(words: str) -> None:
+    shown = authored("Eve", words)
+    assert all(
+        line.startswith("[Eve] ") for line in shown.splitlines() if line.lstrip(" \u200b").startswith(("[", "\uff3b"))
+    )
+    assert shown.replace("[Eve] ", "") == words

@@ -11,6 +11,7 @@ NAME_LIMIT = 64
 TEXT_LIMIT = 240
 _ASIDE = {"Cc": " ", "Zl": " ", "Zp": " ", "Cf": "", "Cs": "", "Co": "", "Cn": ""}
 _BRACKETS = str.maketrans("[]", "()")
+_LIKE_A_BRACKET = frozenset("[\u2045\u2772\u27e6\u27ec\u298b\u298d\u298f\u3010\u3014\u3016\u3018\u301a")
 
 
 def clean_text(text: str | None, limit: int = TEXT_LIMIT) -> str:
@@ -29,9 +30,20 @@ def clean_name(name: str | None, limit: int = NAME_LIMIT) -> str:
 
 
 def authored(author: str | None, words: str) -> str:
-    """The words with their author in front, as the model sees them where several people speak."""
+    """The words with their author in front, as the model sees them where several people speak. A line of them that begins
+    with a bracket, and so looks as if somebody else said it, has their author in front, too. All other lines stay as they are.
+    """
     name = clean_name(author)
-    return f"[{name}] {words}" if name else words
+    if not name:
+        return words
+    first, *lines = words.splitlines(keepends=True) or [""]
+    return f"[{name}] {first}" + "".join(f"[{name}] {line}" if _names_somebody(line) else line for line in lines)
+
+
+def _names_somebody(line: str) -> bool:
+    """Whether a line looks as if it began with a name in brackets: what cannot be seen before it does not count."""
+    seen = next((each for each in line if unicodedata.category(each)[0] not in "CZM"), "")
+    return seen in _LIKE_A_BRACKET or unicodedata.normalize("NFKC", seen)[:1] == "["
 
 
 def author_of(source: SessionSource, isolation: Isolation) -> str | None:
