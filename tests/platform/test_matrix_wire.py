@@ -13,10 +13,21 @@ from everturn.model import SessionSource
 from everturn.platform.matrix import MatrixSettings
 from everturn.platform.matrix.calls import Homeserver
 from everturn.platform.matrix.inviting import Invitations
+from everturn.platform.matrix.nesting import DEEPEST, flattened
 from everturn.platform.matrix.reading import Reader
 from everturn.platform.matrix.requesting import read_answer
 from everturn.platform.matrix.rooms import Room
-from everturn.platform.matrix.wire import Event, Invited, Page, Sync, content_of, event_id_of, is_media, room_id_of
+from everturn.platform.matrix.wire import (
+    Event,
+    Invited,
+    Page,
+    Sync,
+    content_of,
+    event_id_of,
+    is_media,
+    room_id_of,
+    understood,
+)
 
 
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b"\xff", b'{"a":' * 100_000])
@@ -138,3 +149,42 @@ def test_names_that_are_no_texts_are_none() -> None:
 
 def test_settings_do_not_show_the_token() -> None:
     assert "secret" not in repr(MatrixSettings(homeserver="https://x", user="@a:x", token="secret"))
+
+
+def nested_json(levels: int, sign: str = "[]") -> str:
+    begin, end = ('{"a":', "}") if sign == "{}" else ("[", "]")
+    return begin * levels + "0" + end * levels
+
+
+@pytest.mark.parametrize("levels", [10, 500, 980, 30_000])
+@pytest.mark.parametrize("sign", ["[]", "{}"])
+def test_an_event_that_is_nested_deep_is_read_with_all_others(levels: int, sign: str) -> None:
+    """Promise 9: the text may hold brackets, and a string may look like the end of one."""
+    said = [
+        f'{{"type":"m.room.message","sender":"@eve:x","event_id":"$e","content":{{"body":"]}}\\"{{","x":{nested_json(levels, sign)}}}}}',
+        '{"type":"m.room.message","sender":"@ann:x","event_id":"$a","content":{"body":"hello"}}',
+    ]
+    answer = f'{{"rooms":{{"join":{{"!a:x":{{"timeline":{{"events":[{",".join(said)}]}}}}}}}},"next_batch":"s2"}}'
+    news = read_answer(answer.encode(), Sync)
+    assert news.next_batch == "s2"
+    found = understood(news.rooms.join["!a:x"].timeline.events)
+    assert [(each.event_id, each.content["body"]) for each in found] == [("$e", ']}"{'), ("$a", "hello")]
+
+
+@pytest.mark.parametrize("levels", [DEEPEST - 1, DEEPEST, DEEPEST + 1, 5_000])
+def test_what_is_too_deep_is_left_out_and_its_event_is_named(levels: int) -> None:
+    event = f'{{"event_id": "$e" , "a": {nested_json(levels)} , "b": [1, {{"c": "["}}] }}'
+    flat, events = flattened(event.encode())
+    whole = levels < DEEPEST
+    assert (flat == event.encode(), events) == (whole, [] if whole else ["$e"])
+    found = msgspec.json.decode(flat)
+    assert (found["event_id"], found["b"]) == ("$e", [1, {"c": "["}])
+
+
+@pytest.mark.parametrize(
+    "broken", [b"", b"]" * 9, b"}{", b"[" * 999, b'"', b'["' + b"[" * 999, b'{"a":' * 999 + b"}" * 9]
+)
+def test_what_is_no_json_stays_none(broken: bytes) -> None:
+    flat, _ = flattened(broken)
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(flat)

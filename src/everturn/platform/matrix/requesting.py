@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
-import msgspec
 
 from everturn.decide.matrix_errors import Missing, error_of
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
+from everturn.platform.matrix.nesting import decode
 from everturn.platform.matrix.wire import UNREADABLE, Failure, Known, is_media
 from everturn.platform.trust import trusted
 
@@ -122,7 +122,7 @@ class Requests:
 def read_answer(answer: bytes, kind: type[T]) -> T:
     """What an answer says."""
     try:
-        return msgspec.json.decode(answer, type=kind)
+        return decode(answer, kind)
     except UNREADABLE as error:
         # A yes that is not understood: from something between us and the server, or from another kind of server.
         raise OutcomeUnknown(f"what the homeserver answered is not understood: {error}") from None
@@ -130,7 +130,7 @@ def read_answer(answer: bytes, kind: type[T]) -> T:
 
 def _failure(response: httpx.Response, body: bytes) -> PlatformError:
     try:
-        told = msgspec.json.decode(body, type=Failure)
+        told = decode(body, Failure)
     except UNREADABLE:
         told = Failure()  # from something between us and the server
     return error_of(

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
+from everturn.platform.matrix.nesting import decode
+
 log = structlog.get_logger()
 T = TypeVar("T")
 _MEDIA = re.compile(r"mxc://[A-Za-z0-9][A-Za-z0-9.:\[\]-]{0,254}/[A-Za-z0-9_=-]{1,255}")
@@ -155,7 +157,7 @@ def understood(raw: Iterable[msgspec.Raw]) -> list[Event]:
 def read(raw: bytes | msgspec.Raw, kind: type[T]) -> T | None:
     """One value; None, with a line in the log, for what no reading fits."""
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return decode(raw, kind)
     except UNREADABLE as error:
         log.info("something of matrix is not understood", what=kind.__name__, error=str(error))
         return None
