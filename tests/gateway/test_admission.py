@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_struct
+from structlog.testing import capture_logs
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
@@ -15,7 +17,7 @@ from everturn.decide.streaming import Pace
 from everturn.errors import TryLater
 from everturn.gateway.lifecycle import Gateway
 from everturn.gateway.parts import Settings
-from everturn.model import Inbound, SessionSource
+from everturn.model import Heard, Inbound, SessionSource
 from everturn.store.interface import Op, sql
 from everturn.store.open import open_store
 from everturn.store.operations.admission import PUT, revoke
@@ -88,6 +90,21 @@ async def test_too_long_words_of_a_stranger_are_not_kept_and_not_answered(store_
         await ask(platform, "one", "hello")
         assert await world.store.read(list_entries, "", 10) != []
     assert platform.texts("b") == []
+
+
+@pytest.mark.parametrize("what", [Heard.EDITED, Heard.DELETED])
+async def test_a_flood_of_strangers_changes_is_one_line_a_minute(store_url: str, what: Heard) -> None:
+    """Promise 12: of messages that are here, and of those that never were."""
+    clock = ManualClock()
+    async with World(store_url, Actor(), [FakePlatform()], clock, CLOSED) as world:
+        with capture_logs() as logs:
+            for number in range(50):
+                change = replace_struct(
+                    said_by("bob", f"now {number}", chat_type="group"), what=what, of=f"old {number}"
+                )
+                assert (await world.gateway.intake.accept(change)).outcome is Outcome.DENIED
+        assert world.gateway.intake.strangers.denied == {"fake": 50}
+    assert [each["event"] for each in logs] == ["not let in"]
 
 
 async def test_revoking_stops_the_running_turn_and_ends_what_waits(store_url: str) -> None:

@@ -109,10 +109,12 @@ class Intake:
         """A message was changed or deleted where it was written: honoured while it waits."""
         revised = await asyncio.shield(self._parts.store.run(revise, arrival, inbound.what, inbound.of or ""))
         points.reached("inbox.committed")
+        if revised.what is Revision.DENIED:
+            self.strangers.turned_away(inbound.source.platform)
+            return Accepted(outcome=Outcome.DENIED, key=revised.key)
         if revised.what is not Revision.APPLIED:
             log.info("change of a message not taken", key=revised.key, what=inbound.what.value, why=revised.what.value)
-        denied = revised.what is Revision.DENIED
-        return Accepted(outcome=Outcome.DENIED if denied else Outcome.ACCEPTED, key=revised.key)
+        return Accepted(outcome=Outcome.ACCEPTED, key=revised.key)
 
     async def _move(self, inbound: Inbound) -> Accepted:
         """A chat has another number: what is said there from now on belongs to the conversation it had."""

@@ -48,11 +48,12 @@ def revise(arrival: Arrival, what: Heard, of: str) -> Op[Revised]:
     if arrival.cursor is not None:
         yield from move_cursor(source.platform, source.account, arrival.cursor, arrival.at)
     found = yield sql(FIND, of, source.platform, source.account)
-    if not found:
-        return Revised(Revision.UNKNOWN, arrival.key)
-    key = found[0][1]
-    if what is Heard.EDITED and (yield from admitted(arrival.admission, source)) is not Verdict.ALLOWED:
+    key = found[0][1] if found else arrival.key
+    # What strangers wrote was never stored: most of their changes are of messages that are not here.
+    if (what is Heard.EDITED or not found) and (yield from admitted(arrival.admission, source)) is not Verdict.ALLOWED:
         return Revised(Revision.DENIED, key)
+    if not found:
+        return Revised(Revision.UNKNOWN, key)
     yield from lock_entry(key)  # who begins a turn holds it, too
     before = yield sql("SELECT why FROM inbox WHERE ext_id=$1 AND platform=$2 AND account=$3", arrival.ext_id, source.platform, source.account)  # fmt: skip
     if before:  # it came before, or this operation ran before
