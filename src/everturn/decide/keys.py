@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from everturn.model import Inbound, SessionSource
@@ -92,8 +91,9 @@ def is_keepable(inbound: Inbound, key: str) -> bool:
     return all(sum(len((text or "").encode()) for text in row) <= INDEXED_BYTES for row in rows)
 
 
-@lru_cache(maxsize=1024)  # the same few words, and the chats of the moment
 def _escape(text: str) -> str:
+    if text.isascii() and text.isalnum():
+        return text
     if not _PLAIN.fullmatch(text):
         text = quote(text, safe="+", errors="surrogatepass")
     return text.replace(".", "%2E") if text == "." or ".." in text else text
