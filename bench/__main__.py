@@ -13,7 +13,7 @@ import uvloop
 
 from bench.disk import RESULTS
 from bench.report import Line, keep, say, table
-from everturn.app import SWITCH_INTERVAL_S
+from everturn.app import tune_interpreter
 
 FIGURES = (
     "turns",
@@ -43,7 +43,7 @@ def main(names: list[str]) -> int:
         say(f"there is no figure {', '.join(sorted(unknown))}; there are: {', '.join(FIGURES)}")
         return 2
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    tune_interpreter()
     lines = [line for name in names or FIGURES for line in figure(name)]
     say(f"\n{table(lines)}\n")
     keep(lines, RESULTS)

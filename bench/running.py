@@ -45,6 +45,7 @@ class Watched:
         self.alive = store.alive
         self.trouble = store.trouble
         self.close = store.close
+        self.now = store.now
 
     @property
     def commits(self) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 
 import structlog
 import uvloop
 
 from bench.others.told import report, task
 from bench.running import Running
-from everturn.app import SWITCH_INTERVAL_S
+from everturn.app import tune_interpreter
 
 
 async def main() -> None:
@@ -26,5 +25,5 @@ async def main() -> None:
 
 
 structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-sys.setswitchinterval(SWITCH_INTERVAL_S)
+tune_interpreter()
 uvloop.run(main())

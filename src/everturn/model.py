@@ -11,7 +11,7 @@ import msgspec
 Json = dict[str, object]
 
 
-class SessionSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SessionSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Where one message came from. Unknown stored fields are ignored, so old and new rows both load."""
 
     platform: str
@@ -56,7 +56,7 @@ State = Active | ResumePending | Suspended
 ACTIVE = Active()
 
 
-class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
+class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a session key points at now, and its state."""
 
     key: str
@@ -172,7 +172,7 @@ class Effect(StrEnum):
     ONCE = "once"
 
 
-class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A call the model asked for."""
 
     id: str
@@ -200,7 +200,7 @@ class RowOutcome(StrEnum):
     SKIPPED = "skipped"  # what stands for the result of a tool call that was not run
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A transcript row: what the user, the agent or a tool said."""
 
     role: str
@@ -280,7 +280,7 @@ class Brought(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 NOTHING_BROUGHT = Brought()
 
 
-class Inbound(msgspec.Struct, frozen=True, kw_only=True):
+class Inbound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A message as an adapter heard it. `id` is unique within the platform account.
 
     One that brings something is never a command, and always a turn of its own.
@@ -308,7 +308,7 @@ class ReadTo(msgspec.Struct, frozen=True):
     cursor: str
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """A numbered fact of one key that a watcher may have missed."""
 
     seq: int
@@ -344,7 +344,7 @@ class Bubble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hold: str | None = None  # what the owner's policy says of a part in doubt: nothing more is sent
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class Reply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A row of the outbox as the sender needs it."""
 
     id: int

@@ -51,7 +51,7 @@ class Outcome(StrEnum):
     UNADDRESSED = "unaddressed"  # nobody said it to us: nothing of it is kept
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A message at the door, with the id its row will have."""
 
     id: int
@@ -80,7 +80,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     streamed: Streamed | None = None  # what the turn that runs here has streamed, should the message end it
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to an arrival; `begun` when its turn was begun in the same commit."""
 
     outcome: Outcome

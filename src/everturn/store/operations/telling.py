@@ -26,7 +26,7 @@ ANY_OPEN_REPLY = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND sta
 Fact = tuple[str, str, float]
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How replies of one key leave: as an event, at once by us, or when the outbox comes to them."""
 
     by_event: bool

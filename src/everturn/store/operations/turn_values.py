@@ -13,7 +13,7 @@ from everturn.model import Attachment, Event, Message, Reply, SessionSource, Set
 from everturn.store.operations.telling import Delivery
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
+class Start(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the beginning of a turn may need; every id is made by the caller."""
 
     instance: int
@@ -34,7 +34,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     admission: Admission | None = None  # who may speak; None: they showed a key, a token or a cookie
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class Waiting(msgspec.Struct, frozen=True, gc=False):
     """An inbox row that a turn takes up."""
 
     id: int
@@ -65,7 +65,7 @@ class Carried(msgspec.Struct, frozen=True, kw_only=True):
     settled: Settled | None = None
 
 
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
+class Begun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A turn that is ours to run."""
 
     turn: int
@@ -124,7 +124,7 @@ class Streamed(msgspec.Struct, frozen=True, kw_only=True):
     shown: str = ""  # what its streaming message says by now, text from before tools were used included
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
+class Finished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What came of finishing: the reply that is ours to send at once, and whether the key has more to do."""
 
     events: tuple[Event, ...]
