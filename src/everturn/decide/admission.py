@@ -72,7 +72,10 @@ CLOSED = Admission()
 
 def ids_of(source: SessionSource) -> tuple[str, ...]:
     """The ids under which the author of a message is known."""
-    return tuple(dict.fromkeys(each for each in (source.user_id, source.user_id_alt) if each))
+    one, other = source.user_id, source.user_id_alt
+    if one and other and one != other:
+        return one, other
+    return (one or other or "",) if one or other else ()
 
 
 def verdict(admission: Admission, source: SessionSource, standing: Standing) -> Verdict:

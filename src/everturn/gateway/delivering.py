@@ -11,7 +11,7 @@ from everturn.decide.approval_words import buttons
 from everturn.decide.delivery import marked
 from everturn.decide.display import answering
 from everturn.decide.outgoing import LOST, beneath_file, not_here
-from everturn.decide.streaming import visible
+from everturn.decide.streaming import Look, visible
 from everturn.decide.text import split
 from everturn.decide.uploads import Upload
 from everturn.errors import Refused, TryLater
@@ -59,11 +59,11 @@ class Delivering:
         if not said and reply.kind == REPLY:
             return await self._silent(reply)
         text = marked(said) if reply.marked else said
-        return await self._send_each(platform, reply, split(text, platform.limits.text, platform.limits.unit))
+        return await self._send_each(platform, reply, split(text, platform.limits.text, platform.limits.unit), look)
 
-    async def _send_each(self, platform: CanSend, reply: Reply, pieces: list[str]) -> bool:
+    async def _send_each(self, platform: CanSend, reply: Reply, pieces: list[str], look: Look) -> bool:
         """The parts that are not out yet, each with its key and recorded when it is out."""
-        look, out = self._parts.settings.display.look(reply.source), reply.sent_parts
+        out = reply.sent_parts
         for place in range(len(out), len(pieces)):
             key, piece = f"{reply.id}-{place}", pieces[place]
             points.reached("send.before")
@@ -115,7 +115,7 @@ class Delivering:
         else:
             words = marked(reply.text) if reply.marked else reply.text
             pieces = split(not_here(file.name, words), limits.text, limits.unit)
-        return await self._send_each(platform, reply, pieces)
+        return await self._send_each(platform, reply, pieces, self._parts.settings.display.look(reply.source))
 
     async def _outgoing(self, file: StoredFile, words: str) -> Outgoing:
         media, upload = self._parts.media, Upload(file.id, file.name)

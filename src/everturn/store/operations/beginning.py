@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import cast
 
@@ -246,41 +246,35 @@ def add_words(begun: Begun, rows: Sequence[Waiting], isolation: Isolation) -> Op
 
 def spoken(begun: Begun, rows: Sequence[Waiting], isolation: Isolation) -> list[Message]:
     """What was said, as the transcript's next rows."""
-    return [
-        Message(
-            role="user",
-            content=each.text,
-            seq=begun.seq + place,
-            author=author_of(each.source, isolation),
-            turn=begun.turn,
-            at=each.accepted_at,
-        )
-        for place, each in enumerate((each for each in rows if each.speaks), 1)
-    ]
+    said: list[Message] = []
+    for each in rows:
+        if each.speaks:
+            author, seq = author_of(each.source, isolation), begun.seq + len(said) + 1
+            said.append(
+                Message(role="user", content=each.text, seq=seq, author=author, turn=begun.turn, at=each.accepted_at)
+            )
+    return said
 
 
 def with_words(begun: Begun, rows: Sequence[Waiting]) -> Begun:
     """The turn with these messages as its last."""
-    sources = [*([begun.source] if begun.inbox else []), *(each.source for each in rows)]
-    return replace(
-        begun,
-        seq=begun.seq + sum(each.speaks for each in rows),
-        inbox=(*begun.inbox, *(each.id for each in rows)),
-        words=(*begun.words, *(each.text for each in rows)),
-        source=sources[-1],
-        authors=tuple(dict.fromkeys((*begun.authors, *(person_of(each.source) for each in rows)))),
-        also=(*begun.also, *(source.message_id for source in sources[:-1] if source.message_id)),
-        carried=(*begun.carried, *_carried(begun.seq, rows)),
-    )
-
-
-def _carried(seq: int, rows: Sequence[Waiting]) -> Iterator[Carried]:
+    seq, source, authors = begun.seq, begun.source if begun.inbox else None, dict.fromkeys(begun.authors)
+    inbox, words, also, carried = [*begun.inbox], [*begun.words], [*begun.also], [*begun.carried]
     for each in rows:
         seq += each.speaks
+        inbox.append(each.id)
+        words.append(each.text)
+        if source is not None and source.message_id:
+            also.append(source.message_id)
+        source = each.source
+        authors[person_of(source)] = None
         if each.attachments:
-            yield Carried(
-                inbox=each.id, seq=seq, text=each.text, platform=each.source.platform, attachments=each.attachments
-            )
+            platform, files = source.platform, each.attachments
+            carried.append(Carried(inbox=each.id, seq=seq, text=each.text, platform=platform, attachments=files))
+    return replace(
+        begun, seq=seq, inbox=tuple(inbox), words=tuple(words), source=source or begun.source, authors=tuple(authors),
+        also=tuple(also), carried=tuple(carried),
+    )  # fmt: skip
 
 
 def _hold(entry: SessionEntry, begun: Begun, rows: Sequence[Waiting], start: Start, facts: list[Fact]) -> Op[Begun]:
@@ -297,7 +291,7 @@ def _hold(entry: SessionEntry, begun: Begun, rows: Sequence[Waiting], start: Sta
         last.accepted_at if last else entry.active_at,
         entry.event_seq + len(facts),
         last.raw_source if last else write_source(begun.source).decode(),
-        sum(each.stored for each in rows),
+        entry.waiting - begun.waiting,
     )
     if not facts:
         return begun

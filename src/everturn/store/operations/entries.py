@@ -52,7 +52,9 @@ def _turns_of(text: object) -> tuple[int, ...]:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    if type(value) is not float:
+        return float(value) if isinstance(value, int) else None
+    return value if math.isfinite(value) else None
 
 
 def state_of(name: object, reason: object, marked_at: object) -> State:
