@@ -21,7 +21,7 @@ from everturn.agent.interface import TurnContext
 from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
 from everturn.config import Loaded
-from everturn.errors import InstanceClosed
+from everturn.errors import ConfigError, InstanceClosed
 from everturn.front import bounds_of, door_of, invite, media_of, page_of, programs_of
 from everturn.gateway.directory import Channels
 from everturn.gateway.lifecycle import Gateway, Stop
@@ -44,7 +44,7 @@ from everturn.telemetry import open_tracer
 from everturn.toolsets import Toolsets, Workshop
 from everturn.tracing import Tracer
 from everturn.web.hooks import Hooks
-from everturn.web.server import Operations, Serving, make_app
+from everturn.web.server import Operations, Serving, bind, make_app
 from everturn.web.server import serve as serve_http
 
 log = structlog.get_logger()
@@ -108,6 +108,10 @@ class Process:
 
     async def run(self) -> int:
         """Open, recover, serve, drain, close."""
+        with bind(self._config.server.host, self._config.server.port) as self._listener:
+            return await self._run()
+
+    async def _run(self) -> int:
         self._listen_to_signals()
         self.supervised = watch_supervisor(grace_s=self._config.drain.timeout_s + SPARE_DRAIN_S)
         settings = replace(
@@ -167,7 +171,12 @@ class Process:
         gateway.asked.add_done_callback(self._asked_in_a_chat)
         watch_delay(gateway.parts.observing.meters.loop_delay)
         await gateway.start()
-        serving = await self._open_door(gateway, platform, page, programs)
+        try:
+            serving = await self._open_door(gateway, platform, page, programs)
+        except ConfigError:
+            await gateway.stop(Stop("stop", "the address is taken"))
+            await close_all(chats)
+            raise
         ends: set[asyncio.Future[Any]] = {self._stop, gateway.failed, serving.ended}
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._stop not in done:
@@ -202,7 +211,7 @@ class Process:
             meters=gateway.parts.observing.meters,
             operations=Operations(operator=gateway.operator, moves=gateway.parts.hub.changes, people=gateway.people),
         )
-        serving = await serve_http(app, server.host, server.port, bounds=bounds_of(server))
+        serving = await serve_http(app, server.host, server.port, bounds=bounds_of(server), listener=self._listener)
         self._url = serving.url
         self._lock.update(serving.url)
         log.info("ready", address=serving.url, home=str(self._home.path), version=__version__)

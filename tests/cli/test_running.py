@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,18 @@ def test_a_second_gateway_is_refused_and_told_who_holds_the_home(shared: Gateway
     assert second.code == 78
     assert f"process {who.pid}" in second.err
     assert who.url in second.err
+
+
+@pytest.mark.parametrize("way", [(), ("--supervise",)], ids=["alone", "supervised"])
+def test_a_taken_port_is_one_line_and_no_start(tmp_path: Path, way: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        ended = everturn("run", "--port", port, *way, home=tmp_path)
+    assert ended.code == 78
+    (line,) = ended.err.splitlines()
+    assert line.startswith(f"everturn: cannot listen on 127.0.0.1 port {port}: another program uses that port; end it")
+    assert "--port" in line
+    assert json.loads(called("status", "--json", home=tmp_path).out)["last_life"] is None
 
 
 async def test_a_killed_gateway_leaves_a_home_one_can_look_into(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import sys
 from collections.abc import Callable
@@ -187,9 +188,10 @@ async def serve(
     *,
     patience_s: float = PATIENCE_S,
     bounds: Bounds = Bounds(),  # noqa: B008  frozen
+    listener: socket.socket | None = None,
 ) -> Serving:
-    """Listen; port 0 takes a free one. Returns when requests are answered."""
-    listener = _listen(host, port)
+    """Listen; port 0 takes a free one. Returns when requests are answered. A `listener` is bound to that address already."""
+    listener = listener or bind(host, port)
     config = uvicorn.Config(
         app, http=Connection, ws="none", loop="none", lifespan="off", interface="asgi3", log_config=None,
         log_level="error", headers=headers(secure=app.access.place.secure), access_log=False, proxy_headers=False, server_header=False,
@@ -201,11 +203,15 @@ async def serve(
     await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         ready.cancel()
-        running.result()
+        try:
+            running.result()
+        except OSError as error:  # another program that began at the same time was faster
+            raise _cannot_listen(host, port, error) from error
     return Serving(host, listener.getsockname()[1], app, server, running)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """Take the address, before anything else is begun that would have to be ended if somebody else has it."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -217,9 +223,18 @@ def _listen(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}; end what uses it, or choose another with --port"
-        ) from error
+        raise _cannot_listen(host, port, error) from error
     notice_the_vanished(listener)
     listener.setblocking(False)
     return listener
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
+    """What is wrong with the address, and what to do."""
+    if error.errno == errno.EADDRINUSE:
+        why = "another program uses that port; end it, or choose another port with --port (or server.port)"
+    elif error.errno in {errno.EACCES, errno.EPERM}:
+        why = "this user may not use that port; choose one above 1023 with --port (or server.port)"
+    else:
+        why = f"{error.strerror}; choose an address of this machine with --host (or server.host)"
+    return ConfigError(f"cannot listen on {host} port {port}: {why}")
