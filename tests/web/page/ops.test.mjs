@@ -19,7 +19,11 @@ test('one sentence says how things are', () => {
     [{}, 'well', 'All well: no turn runs, nothing waits.'],
     [{ running: 2 }, 'well', 'All well: 2 turns run, nothing waits.'],
     [{ running: 1, outbox_owed: 1, outbox_oldest_at: NOW - 2 }, 'well', 'All well: 1 turn runs, 1 reply is on the way.'],
-    [{ waiting_for_approval: 1, inbox_waiting: 2, inbox_oldest_at: NOW }, 'well', 'All well: no turn runs, 1 waits for somebody’s yes, 2 messages wait in line.'],
+    [{ inbox_waiting: 2, inbox_oldest_at: NOW }, 'well', 'All well: no turn runs, 2 messages wait in line.'],
+    [{ waiting_for_approval: 1 }, 'look', '1 turn awaits approval.'],
+    [{ waiting_for_approval: 1, running: 2, inbox_waiting: 2, inbox_oldest_at: NOW }, 'look', '1 turn awaits approval.'],
+    [{ waiting_for_approval: 2, interrupted: 1 }, 'look', '2 turns await approval and 1 turn was interrupted and will go on.'],
+    [{ waiting_for_approval: 1, dead_replies: 1 }, 'trouble', '1 reply was not delivered.'],
     [{ interrupted: 1, running: 2 }, 'look', '1 turn was interrupted and will go on.'],
     [{ dead_replies: 3 }, 'trouble', '3 replies were not delivered.'],
     [{ dead_replies: 1, doubtful: 2, dead_messages: 1, suspended: 2 }, 'trouble', '1 reply was not delivered, 2 replies may or may not have arrived, 1 message was given up and 2 conversations are set aside.'],
@@ -29,7 +33,8 @@ test('one sentence says how things are', () => {
   assert.equal(how({ dead_replies: 1 }, { trouble: 'disk full' }).words, 'The database gives trouble: disk full');
   const away = howItIs({ now: NOW, gateway: { state: 'running' }, counts: { ...NONE, dead_replies: 1 }, platforms: [{ name: 'telegram', trouble: 'no answer' }, { name: 'api', trouble: null }] });
   assert.deepEqual(away, { tone: 'trouble', words: 'Telegram can not be read and 1 reply was not delivered.' });
-  assert.match(how({}, { state: 'stopping' }).words, /^The gateway is stopping\./);
+  assert.equal(how({}, { state: 'stopping' }).words, 'The gateway is stopping. No turn runs, nothing waits.');
+  assert.equal(how({ waiting_for_approval: 1 }, { state: 'stopping' }).words, 'The gateway is stopping. No turn runs, 1 turn awaits approval.');
 });
 
 test('lengths of time have at most two units', () => {

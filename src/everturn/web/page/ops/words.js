@@ -35,7 +35,7 @@ export function moment(at, now, exact = false) {
 export function howItIs({ now, gateway, counts, platforms = [] }) {
   const c = counts;
   if (gateway.trouble) return { tone: 'trouble', words: `The database gives trouble: ${gateway.trouble}` };
-  if (gateway.state && !['running', 'ready'].includes(gateway.state)) return { tone: 'look', words: `The gateway is ${gateway.state}. ${whatRuns(c)}` };
+  if (gateway.state && !['running', 'ready'].includes(gateway.state)) return { tone: 'look', words: `The gateway is ${gateway.state}. ${capital(whatRuns(c))}` };
   const wrong = [
     ...platforms.filter((each) => each.trouble).map((each) => `${each.name} can not be read`),
     c.dead_replies && `${count(c.dead_replies, 'reply')} ${c.dead_replies === 1 ? 'was' : 'were'} not delivered`,
@@ -49,16 +49,19 @@ export function howItIs({ now, gateway, counts, platforms = [] }) {
     waitsLong(c.inbox_oldest_at, now) && `a message has waited ${span(now - c.inbox_oldest_at)} for its turn`,
   ].filter(Boolean);
   if (c.interrupted) slow.unshift(`${count(c.interrupted, 'turn')} ${c.interrupted === 1 ? 'was' : 'were'} interrupted and will go on`);
+  if (c.waiting_for_approval) slow.unshift(awaiting(c.waiting_for_approval)); // somebody has to act: that is not "all well"
   if (slow.length) return { tone: 'look', words: `${capital(listed(slow))}.` };
   return { tone: 'well', words: `All well: ${whatRuns(c)}` };
 }
 
+const awaiting = (n) => `${count(n, 'turn')} ${n === 1 ? 'awaits' : 'await'} approval`;
+
 function whatRuns(c) {
   const parts = [c.running ? `${count(c.running, 'turn')} ${c.running === 1 ? 'runs' : 'run'}` : 'no turn runs'];
-  if (c.waiting_for_approval) parts.push(`${c.waiting_for_approval} ${c.waiting_for_approval === 1 ? 'waits' : 'wait'} for somebody’s yes`);
+  if (c.waiting_for_approval) parts.push(awaiting(c.waiting_for_approval));
   if (c.inbox_waiting) parts.push(`${count(c.inbox_waiting, 'message')} ${c.inbox_waiting === 1 ? 'waits' : 'wait'} in line`);
   if (c.outbox_owed) parts.push(`${count(c.outbox_owed, 'reply')} ${c.outbox_owed === 1 ? 'is' : 'are'} on the way`);
-  if (!c.inbox_waiting && !c.outbox_owed) parts.push('nothing waits');
+  if (!c.waiting_for_approval && !c.inbox_waiting && !c.outbox_owed) parts.push('nothing waits');
   return `${parts.join(', ')}.`;
 }
 
