@@ -250,7 +250,7 @@ class Process:
             return "the gateway is starting"
         if self._draining:
             return "the gateway is stopping; messages are kept and answered after the next start"
-        return self._gateway.parts.store.trouble()
+        return None
 
     def status(self) -> Json:
         """What runs here and how it is."""

@@ -3,9 +3,13 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import apsw
 import httpx
 import pytest
 
+from everturn.decide import web_words
+from everturn.store.interface import Op, sql
+from tests.waiting import poll
 from tests.web.composition import PLAIN, SHARED, Web, running
 
 
@@ -34,6 +38,26 @@ async def test_a_gateway_that_cannot_answer_says_why(web: Web) -> None:
     answer = await web.client.get("/ready")
     assert (answer.status_code, answer.json()) == (503, {"ready": False, "reason": "it is stopping"})
     assert (await web.client.get("/health")).status_code == 200
+
+
+async def test_what_is_wrong_with_the_database_is_told_to_who_may_look(web: Web, tmp_path: Path) -> None:
+    stuck = True
+
+    def on_a_bad_sector() -> Op[None]:
+        yield sql("SELECT 1")
+        if stuck:
+            raise apsw.IOError
+
+    call = web.world.store.run(on_a_bad_sector)
+    await poll(lambda: web.world.store.trouble() is not None)
+    async with web.stranger() as client, web.stranger(Authorization="Bearer wrong") as wrong:
+        answers = [await each.get("/ready") for each in (client, wrong, web.client)]
+    stuck = False
+    await call
+    assert [answer.status_code for answer in answers] == [503] * 3
+    *strangers, owner = [answer.json()["reason"] for answer in answers]
+    assert str(tmp_path) in owner
+    assert strangers == [web_words.NO_DATABASE] * 2
 
 
 async def test_status_tells_what_runs_and_what_is_open(web: Web) -> None:

@@ -21,6 +21,7 @@ WRONG_HOST = (
     "this gateway is not known under that name; use its address, or set server.public_url in everturn.toml to the"
     " address people use"
 )
+NO_DATABASE = "the database cannot be used now; the gateway goes on by itself when it can (`everturn status` says why)"
 WRONG_ORIGIN = "this request was made by a page of another site; only the gateway's own page may do this"
 TOO_MANY_WINDOWS = "this conversation is open in too many windows; close one, and this one goes on by itself"
 NO_ROOM = "there are more connections than this gateway has room for; try again a little later"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ from everturn.decide.access import (
     own_host,
     own_origin,
 )
+from everturn.errors import StoreError
 from everturn.store.interface import Store
 from everturn.store.operations.access import AccessKey, find_key, find_visit, key_used
 from everturn.web.answers import Header, Reply, refusal, retry_after
@@ -38,6 +40,7 @@ NOTED_EVERY_S = 60.0
 LOGINS = 10  # failed attempts of one address before it must wait
 LOGIN_REFILL_S = 60.0
 SECRET_CHARS = 200
+RECOGNISED_WITHIN_S = 2.0  # where nobody is turned away
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ class Access:
         if is_open(path):
             if is_page(path):
                 self._by_name(scope)
+            elif header_of(scope, b"authorization") is not None:
+                await self._recognise(scope)
             return
         visitor = await self._visitor(scope)
         wanted = needed(method, path)
@@ -128,6 +133,14 @@ class Access:
         if visitor.visit is not None:
             return await self._store.read(find_visit, visitor.visit, self._clock.now()) is not None
         return visitor.secret is None or await self._store.read(find_key, visitor.secret) is not None
+
+    async def _recognise(self, scope: Request) -> None:
+        """Where everybody is answered, write down who asks, if they show it: they may be told more. Nobody is turned away,
+        whatever they show and whether or not the database can say who they are.
+        """
+        with contextlib.suppress(NotAdmitted, StoreError, TimeoutError):
+            async with asyncio.timeout(RECOGNISED_WITHIN_S):
+                scope[VISITOR] = await self._visitor(scope)
 
     async def _visitor(self, scope: Request) -> Visitor:
         given = header_of(scope, b"authorization")

@@ -14,6 +14,7 @@ from everturn.errors import StoreError
 from everturn.model import SessionSource
 from everturn.web.access import Access, NotAdmitted, still_in, visitor_of
 from everturn.web.answers import BadRequest, Header, Reply, answer, not_now, refusal
+from everturn.web.bodies import no_database
 from everturn.web.events import EventStreams, Watched
 from everturn.web.messages import Chats, Messages
 from everturn.web.queries import place_of, wants_added
@@ -66,7 +67,7 @@ class WebApp:
         except BadRequest as error:
             await answer(send, refusal(400, str(error)))
         except StoreError as error:
-            await answer(send, _shaped(scope, not_now(f"the database cannot be read now: {error}")))
+            await answer(send, _shaped(scope, not_now(no_database(scope, error))))
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001  reported
             reply = self._mishap(error, scope["method"], scope["path"])
             with contextlib.suppress(RuntimeError):  # the answer had begun: it is cut off instead

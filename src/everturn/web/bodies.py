@@ -5,9 +5,12 @@ from __future__ import annotations
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
+from everturn.decide import web_words
 from everturn.errors import StoreError
 from everturn.model import Json
+from everturn.web.access import visitor_of
 from everturn.web.answers import RETRY_AFTER_S, BadRequest, encode
 
 MOST_BODY = 16_384
@@ -51,9 +54,14 @@ async def bad(_: Request, error: Exception) -> Response:
     return json_response({"error": str(error)}, 400)
 
 
-async def unready(_: Request, error: Exception) -> Response:
-    """The store does not answer."""
-    return json_response({"error": f"the database cannot be read now: {error}"}, 503, RETRY)
+async def unready(request: Request, error: Exception) -> Response:
+    """The store does not answer. What it says names paths and servers: that is for who was let in."""
+    return json_response({"error": no_database(request.scope, error)}, 503, RETRY)
+
+
+def no_database(scope: Scope, error: Exception) -> str:
+    """That the database cannot be used now, and why for who was let in."""
+    return web_words.NO_DATABASE if visitor_of(scope) is None else f"the database cannot be read now: {error}"
 
 
 HANDLERS = {HTTPException: refused, BadRequest: bad, StoreError: unready}

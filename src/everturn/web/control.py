@@ -11,11 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from everturn.decide import web_words
+from everturn.decide.access import Scope
 from everturn.errors import StoreError
 from everturn.model import Json
 from everturn.store.interface import Store
 from everturn.store.operations.entries import list_entries
 from everturn.store.operations.reading import figures
+from everturn.web.access import visitor_of
 from everturn.web.bodies import RETRY, json_response, small_body
 from everturn.web.looking import lives
 from everturn.web.messages import Chats
@@ -37,7 +40,7 @@ class Control(Protocol):
         ...
 
     def ready(self) -> str | None:
-        """None when it can accept and answer, else why not."""
+        """None when it can accept and answer, else why not; whether its database can be used is the store's to say."""
         ...
 
 
@@ -73,13 +76,15 @@ class _Endpoints:
     async def health(self, _: Request) -> Response:
         return json_response({"alive": True})
 
-    async def ready(self, _: Request) -> Response:
-        why = self._control.ready() or self._store.trouble()
-        return (
-            json_response({"ready": True})
-            if why is None
-            else json_response({"ready": False, "reason": why}, 503, RETRY)
-        )
+    async def ready(self, request: Request) -> Response:
+        """Everybody is told whether; what is wrong with the database, and where that is, only who may look."""
+        why, trouble = self._control.ready(), self._store.trouble()
+        if why is None and trouble is not None:
+            visitor = visitor_of(request.scope)
+            why = trouble if visitor is not None and Scope.READ in visitor.scopes else web_words.NO_DATABASE
+        if why is None:
+            return json_response({"ready": True})
+        return json_response({"ready": False, "reason": why}, 503, RETRY)
 
     async def status(self, _: Request) -> Response:
         return json_response({**self._control.status(), "open": await self._figures()})
