@@ -41,7 +41,7 @@ async def test_it_holds_what_the_user_the_agent_and_the_tools_said(web: Web) -> 
     assert (result["role"], result["content"], result["tool_call_id"]) == ("tool", "look done", "call-1")
     assert (answer["role"], answer["content"]) == ("assistant", "echo: hello")
     assert user["at"] > 1_700_000_000
-    assert set(user) == {"role", "content", "tool_calls", "tool_call_id", "at"}
+    assert set(user) == {"role", "content", "tool_calls", "tool_call_id", "at", "outcome"}
 
 
 async def test_it_can_be_read_page_by_page(web: Web) -> None:

@@ -17,7 +17,7 @@ from everturn.web.answers import BadRequest, Header, Reply, answer, not_now, ref
 from everturn.web.bodies import no_database
 from everturn.web.events import EventStreams, Watched
 from everturn.web.messages import Chats, Messages
-from everturn.web.queries import place_of, wants_added
+from everturn.web.queries import keepable, place_of, wants_added
 from everturn.web.transcripts import Transcripts
 from everturn.web.v1.endpoints import BELOW, V1
 from everturn.web.v1.errors import shaped
@@ -115,6 +115,7 @@ class WebApp:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: bytes = scope["raw_path"]
         await self.access.admit(scope)
+        keepable(scope)
         if path.startswith(CHATS):
             await self._in_chat(path, scope, receive, send)
         elif path.startswith(BELOW) and self._v1 is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,11 +16,20 @@ from everturn.web.access import visitor_of
 from everturn.web.answers import RETRY_AFTER_S, BadRequest, encode
 
 MOST_BODY = 16_384
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # as JSON writes it; behind another backslash it is plain text
 RETRY = {"retry-after": str(int(RETRY_AFTER_S))}
 UNKEPT = {"cache-control": "no-store"}
 
 
-async def small_body(request: Request, most: int = MOST_BODY) -> bytes:
+async def small_body(request: Request) -> bytes:
+    """A small body of JSON; no text in it is one that a database cannot keep."""
+    body = await raw_body(request, MOST_BODY)
+    if _NUL.search(body):
+        raise BadRequest("the body holds a NUL character, which cannot be kept; leave it out")
+    return body
+
+
+async def raw_body(request: Request, most: int) -> bytes:
     """The body, not read further once it is too large."""
     body = b""
     async for part in request.stream():

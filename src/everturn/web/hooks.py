@@ -12,7 +12,7 @@ from starlette.routing import Route
 from everturn.errors import PlatformError, StoreUnavailable
 from everturn.model import Inbound
 from everturn.platform.interface import CanBeBrought
-from everturn.web.bodies import RETRY, json_response, small_body
+from everturn.web.bodies import RETRY, json_response, raw_body
 
 MOST_BODY = 1 << 20
 
@@ -29,7 +29,7 @@ class Hooks:
         platform = self._platforms.get((request.path_params["platform"], request.path_params["account"]))
         if platform is None or not platform.admits(dict(request.headers.raw)):
             raise HTTPException(404)
-        body = await small_body(request, MOST_BODY)
+        body = await raw_body(request, MOST_BODY)
         try:
             heard = await platform.hear(body)
         except PlatformError as error:

@@ -17,6 +17,14 @@ def query_of(scope: Scope) -> dict[str, str]:
     return dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
 
 
+def keepable(scope: Scope) -> None:
+    """Raise BadRequest for an address with a NUL, which no database keeps. No endpoint has to look for it: what cannot be
+    decoded is replaced where an address is read, headers cannot hold one, and bodies are read by bodies.small_body.
+    """
+    if "\x00" in scope["path"] or b"%00" in scope["query_string"]:
+        raise BadRequest("the address holds a NUL character; leave it out")
+
+
 def header_of(scope: Scope, name: bytes) -> bytes | None:
     """A header's value."""
     return next((value for each, value in scope["headers"] if each == name), None)
