@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -54,7 +55,7 @@ SWITCH_INTERVAL_S = 0.001  # the writer thread and the event loop hand over ofte
 COLLECT_AFTER = (
     10_000  # new objects: a turn's values go without the collector, which looked at what stays for a tenth of its time
 )
-SPARE_DRAIN_S = 10.0
+SPARE_DRAIN_S = 15.0  # beyond the drain limit: after that the process ends, whatever does not let go
 
 
 def serve(loaded: Loaded, home: Home) -> int:
@@ -79,6 +80,18 @@ def tune_interpreter() -> None:
 
 async def _make(config: Config, home: Home, lock: HomeLock) -> Process:
     return Process(config, home, lock)
+
+
+def _end_within(seconds: float, code: int) -> None:
+    """The last resort of a planned stop: an agent, a tool or an adapter may hold on to the event loop itself."""
+
+    def end() -> None:
+        log.error("the stop took too long: the process ends now, the next one continues its work")
+        os._exit(code)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -182,13 +195,15 @@ class Process:
         if self._stop not in done:
             return await self._failed(done, gateway, serving)
         stop = self._stop.result()
+        code = EXIT_RESTART if stop.kind == "restart" else EXIT_PLANNED
         self._draining = True
+        _end_within(self._config.drain.timeout_s + SPARE_DRAIN_S, code)
         await gateway.drain(stop)
         await serving.close()
         await gateway.stop(stop)
         await close_all(chats)
         log.info("ended", kind=stop.kind, reason=stop.reason)
-        return EXIT_RESTART if stop.kind == "restart" else EXIT_PLANNED
+        return code
 
     async def _open_door(
         self, gateway: Gateway, platform: ApiPlatform, page: WebPlatform, programs: V1Platform

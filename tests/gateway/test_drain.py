@@ -2,14 +2,15 @@
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.decide.delivery import Surety
 from everturn.gateway.parts import Settings
-from everturn.model import ACTIVE, ResumePending, Suspended
-from everturn.testing import FakePlatform, ManualClock, World
+from everturn.model import ACTIVE, ResumePending, SessionSource, Suspended
+from everturn.testing import EditingPlatform, FakePlatform, ManualClock, World
 from tests.gateway.scenes import (
     EAGER,
     Actor,
@@ -25,6 +26,8 @@ from tests.gateway.scenes import (
     while_time_passes,
 )
 from tests.gateway.test_outbox import Slow
+from tests.gateway.test_streaming import EAGER as STREAMS
+from tests.waiting import Changes, within
 
 
 async def holding(platform: FakePlatform, agent: Actor, *chats: str, words: str = "hold") -> None:
@@ -282,3 +285,50 @@ async def test_an_agent_that_ignores_its_end_does_not_keep_the_gateway_alive(sto
         await world.start()
         await told(platform, "one", "late")
     assert len(platform.texts("one")) == 2
+
+
+class Stuck(EditingPlatform):
+    """A platform that never answers a change of what is on the screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stuck = 0
+        self.changes = Changes(lambda: self.stuck)
+
+    async def edit(self, to: SessionSource, message_id: str, text: str) -> None:  # noqa: ARG002  a platform's words
+        """For ever."""
+        self.stuck += 1
+        self.changes.changed()
+        await asyncio.Event().wait()
+
+
+class Streaming:
+    """An agent that shows a first word, then a second, and never ends."""
+
+    def __init__(self) -> None:
+        self.more = asyncio.Event()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Until it is cancelled."""
+        await turn.calling()
+        turn.stream("one two")
+        await self.more.wait()
+        turn.stream("one two three four")
+        await asyncio.Event().wait()
+        return Answer("")
+
+
+async def test_many_turns_are_cut_off_at_once(tmp_path: Path) -> None:
+    """One after the other, each may need seconds until its last change of the screen is given up."""
+    platform, agent, chats = Stuck(), Streaming(), [f"chat {number}" for number in range(10)]
+    async with World(f"sqlite:///{tmp_path / 'everturn.db'}", agent, [platform], settings=STREAMS) as world:
+        for chat in chats:
+            platform.say(chat, "hello")
+        await platform.until(lambda: all(platform.texts(chat) for chat in chats))
+        agent.more.set()
+        await platform.changes.until(lambda: platform.stuck >= len(chats))
+        async with within():
+            assert await world.stop("restart") is False
+        report = await world.start()
+        assert (report.last_life, report.resumable) == ("restart", len(chats))
+        await world.abandon()

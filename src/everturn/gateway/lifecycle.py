@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,12 +36,15 @@ from everturn.media import Media
 from everturn.platform.interface import CanPull, Platform, Pulled
 from everturn.store.interface import Store
 from everturn.store.operations.instances import held, join, newest_id, record_drain
+from everturn.store.operations.recovery import Recovered
 from everturn.store.operations.telling import tell_key
 from everturn.store.operations.turn_values import Begun
 from everturn.tracing import Tracer
 
 log = structlog.get_logger()
-FLUSH_S = 5.0
+FLUSH_S = 5.0  # what a stop may take beyond the drain limit, all its steps together
+CLOSE_S = 2.0  # and the record of how we ended
+NO_DATABASE_S = 0.5  # each step, while nothing can be written: the next process finds what is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,8 @@ class Gateway:
         self.report: Report | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._away = False  # the database did not take what a stop writes first
+        self._end_by: float | None = None  # when a stop that ran out of its drain limit must be over
 
     async def start(self) -> Report:
         """Enter a life, put right what earlier ones left, then read platforms and take turns."""
@@ -114,31 +119,33 @@ class Gateway:
         """Stop taking turns, tell who waits, wait for work and deliveries, mark what is left. True when all finished."""
         parts = self.parts
         self.turns.close()
-        await parts.store.run(record_drain, parts.instance, stop.kind, stop.reason, parts.clock.now())
-        points.reached("drain.recorded")
-        await self._tell_running(restarting=stop.kind == "restart")
-        finished = await self._within(self._all_quiet(), parts.settings.drain_s)
-        marked = [] if finished else await self.turns.cut_off(REASONS[stop.kind])
-        await self._within(self.outbox.quiet(), FLUSH_S)
+        limit = parts.clock.monotonic() + parts.settings.drain_s
+        self._away = not await self._within(self._announce(stop), FLUSH_S)
+        finished = await self._within(self._all_quiet(), limit - parts.clock.monotonic(), patient=True)
+        self._end_by = parts.clock.monotonic() + FLUSH_S
+        marked: list[Recovered] = []
+        if not finished:
+            await self._within(self.turns.cut_off(REASONS[stop.kind], marked), self._left_s())
+        await self._within(self.outbox.quiet(), self._left_s())
         log.info("drained", finished=finished, interrupted=len(marked), reason=stop.reason)
         return finished
 
     async def stop(self, stop: Stop | None) -> None:
-        """End every loop; after a drain, write how we ended."""
+        """End every loop; after a drain, write how we ended. Who does not end in time is left to the end of the process."""
         self._stopping = True
+        self._end_by = self._end_by or self.parts.clock.monotonic() + FLUSH_S
         if self.failed.done() and not self.failed.cancelled():
             self.failed.exception()  # whoever ends us knows, or need not
         for loop in self._loops:
             loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self._within(_ended(self._loops), self._left_s())
         self.backlogs.stop()
         self.credentials.let_go()
         self.turns.stop()
-        await self._within(self.turns.quiet(), FLUSH_S)  # an agent that ignores its end must not keep us alive
-        await self.outbox.stop()
+        await self._within(self.turns.quiet(), self._left_s())
+        await self._within(self.outbox.stop(), self._left_s())
         if stop is not None:
-            await self.recovery.close_life(stop.kind)
-            points.reached("drain.ended")
+            await self._within(self._close(stop), CLOSE_S)
 
     async def _join(self) -> None:
         parts, token = self.parts, uuid.uuid4().hex
@@ -165,6 +172,16 @@ class Gateway:
         if error is not None and not self._stopping and not self.failed.done():
             self.failed.set_exception(error)
 
+    async def _announce(self, stop: Stop) -> None:
+        parts = self.parts
+        await parts.store.run(record_drain, parts.instance, stop.kind, stop.reason, parts.clock.now())
+        points.reached("drain.recorded")
+        await self._tell_running(restarting=stop.kind == "restart")
+
+    async def _close(self, stop: Stop) -> None:
+        await self.recovery.close_life(stop.kind)
+        points.reached("drain.ended")
+
     async def _tell_running(self, *, restarting: bool) -> None:
         """The banner, once per chat with a running turn; a failure to tell never delays the stop."""
         parts, text = self.parts, words.banner(restarting)
@@ -182,15 +199,27 @@ class Gateway:
         await self.turns.quiet()
         await self.outbox.quiet()
 
-    async def _within(self, work: Coroutine[Any, Any, None], seconds: float) -> bool:
-        """Whether the work ended in time, by the gateway's clock."""
+    def _left_s(self) -> float:
+        return (self._end_by or 0.0) - self.parts.clock.monotonic()
+
+    async def _within(self, work: Coroutine[Any, Any, None], seconds: float, *, patient: bool = False) -> bool:
+        """Whether the work ended in time, by the gateway's clock. Only who is `patient` waits for a database that is away."""
+        if not patient and (self._away or self.parts.store.trouble()):
+            seconds = min(seconds, NO_DATABASE_S)
         working = asyncio.ensure_future(work)
         timer = asyncio.ensure_future(self.parts.clock.sleep(seconds))
-        await asyncio.wait({working, timer}, return_when=asyncio.FIRST_COMPLETED)
-        done = working.done()
-        for task in (working, timer):
-            task.cancel()
-        return done
+        try:
+            await asyncio.wait({working, timer}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                await working
+            return working.done()
+        finally:
+            for task in (working, timer):
+                task.cancel()
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _place(begun: Begun) -> tuple[str | None, ...]:

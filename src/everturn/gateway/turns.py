@@ -131,12 +131,13 @@ class Turns:
         """Wait until no turn runs."""
         await self._slots.quiet()
 
-    async def cut_off(self, reason: str) -> list[Recovered]:
-        """Mark what is still running, count it in the same transaction, and cancel it."""
-        now, stuck_after = self._parts.clock.now(), self._parts.settings.stuck_after
+    async def cut_off(self, reason: str, marked: list[Recovered]) -> None:
+        """Mark what is still running, all at once: it is counted in the same transaction, and then cancelled."""
+        now = self._parts.clock.now()
         cause = Interruption(instance=self._parts.instance, reason=reason, at=now, now=now, why=reason)
-        marked: list[Recovered] = []
-        for running in list(self._slots.running.values()):
+        stuck_after = self._parts.settings.stuck_after
+
+        async def mark(running: Running) -> None:
             begun = running.begun
             delivery = self._parts.delivery(begun.source.platform)
             if running.attempt.bubble is not None:
@@ -152,7 +153,8 @@ class Turns:
                 running.attempt.outcome = outcome_of(recovered.verdict)
                 marked.append(recovered)
                 self._parts.hub.publish(begun.key, recovered.events)
-        return marked
+
+        await asyncio.gather(*(mark(each) for each in list(self._slots.running.values())))
 
     def stop(self) -> None:
         """Cancel every turn at once, and those whose claim is on its way as soon as it lands. `quiet` waits for their end."""

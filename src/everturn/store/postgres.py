@@ -150,8 +150,9 @@ class PostgresStore:
         self._accepting = False
         while self._calls or self._busy:
             self._finished.clear()
+            within_s = min(self._close_within_s, 2 * LONGEST_DELAY_S) if self._faults else self._close_within_s
             try:
-                await asyncio.wait_for(self._finished.wait(), self._close_within_s)
+                await asyncio.wait_for(self._finished.wait(), within_s)
             except TimeoutError:
                 break
         tasks = [*self._workers, *([self._keeper] if self._keeper else [])]
