@@ -7,6 +7,7 @@ platform has a reason to refuse them.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from html import escape
 
@@ -17,17 +18,21 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
 _HEADING = re.compile(r"^ {0,3}(#{1,6}) +(\S)(.*)$")
 _BULLET = re.compile(r"^(\s*)[-*+] +(?=\S)")
 _QUOTE = re.compile(r"^ {0,3}> ?")
-# What a mark may hold is bounded: else a text of nothing but opening marks takes the square of its length.
+# A mark that is closed far behind it is only found here. What closes it is looked up in a list that one walk made: if each opening
+# mark looked for its own, a text of nothing but opening marks would take the square of its length.
 _INLINE = re.compile(
     r"\\(?P<escaped>[`*_~\[\]])"
-    r"|(?P<ticks>`++)(?:(?P<code>.+?)(?<!`)(?P=ticks)(?!`))?"  # those that nothing closes stay as they are
-    r"|\[(?P<label>[^\[\]\n]{1,200})\]\((?P<url>(?:https?://|tg://|mailto:)(?:[^\s()]|\([^\s()]{0,200}\)){1,2000})\)"
-    r"|(?P<bare>https?://[^\s<>*`]{1,2000})"  # an address is left as it is, whatever stands in it
-    r"|\*\*(?!\*\*)(?=\S)(?P<bold>.{1,500}?)(?<=\S)\*\*(?!\*)"
-    r"|~~(?=\S)(?P<struck>.{1,500}?)(?<=\S)~~"
-    r"|(?<![\w*])\*(?=[^\s*])(?P<slanted>[^*\n]+?)(?<=[^\s*])\*(?![\w*])"
-    r"|(?<!\w)_(?=[^\s_])(?P<low>[^_\n]+?)(?<=[^\s_])_(?!\w)"
+    r"|(?P<ticks>`++)"
+    r"|\[(?P<label>[^\[\]\n]{1,200}+)\]\((?P<url>(?:https?://|tg://|mailto:)(?:[^\s()]|\([^\s()]{0,200}+\)){1,2000}+)\)"
+    r"|(?P<bare>https?://[^\s<>*`]{1,2000}+)"  # an address is left as it is, whatever stands in it
+    r"|(?P<bold>\*\*)(?!\*\*)(?=\S)"
+    r"|(?P<struck>~~)(?=\S)"
+    r"|(?<![\w*])\*(?=[^\s*])(?P<slanted>[^*\n]++)(?<=[^\s*])\*(?![\w*])"
+    r"|(?<!\w)_(?=[^\s_])(?P<low>[^_\n]++)(?<=[^\s_])_(?!\w)"
 )
+_TICKS = re.compile(r"`++")
+_CLOSES = {"bold": re.compile(r"(?<=\S)(?=\*\*(?!\*))"), "struck": re.compile(r"(?<=\S)(?=~~)")}
+_MARK_CHARS = 500  # the longest text that is bold or struck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,25 +103,64 @@ def _quote(lines: list[str], place: int, dialect: Dialect) -> tuple[str, int]:
 
 
 def _inline(text: str, dialect: Dialect) -> str:
-    out, place = "", 0
-    for match in _INLINE.finditer(text):
-        out += _text(text[place : match.start()]) + _marked(match, dialect)
-        place = match.end()
-    return out + _text(text[place:])
+    out, place, start, closers = list[str](), 0, 0, _Closers(text)
+    while (match := _INLINE.search(text, start)) is not None:
+        marked, end = _marked(match, dialect, closers)
+        if marked is None:
+            start = end  # nothing closes it: it stays as it is
+            continue
+        out += _text(text[place : match.start()]), marked
+        place = start = end
+    return "".join(out) + _text(text[place:])
 
 
-def _marked(match: re.Match[str], dialect: Dialect) -> str:
-    if (plain := match["escaped"] or match["bare"]) is not None:
-        return _text(plain)
-    if match["code"] is not None:
-        return f"<code>{_text(match['code'].strip() or match['code'])}</code>"
-    if match["ticks"] is not None:
-        return match["ticks"]
-    if match["url"] is not None:
-        return f'<a href="{escape(match["url"])}">{_inline(match["label"], dialect)}</a>'
-    tags = {"bold": dialect.bold, "struck": dialect.struck, "slanted": dialect.slanted, "low": dialect.slanted}
-    name = next(name for name in tags if match[name] is not None)
-    return f"<{tags[name]}>{_inline(match[name], dialect)}</{tags[name]}>"
+class _Closers:
+    """Where marks of one line are closed, found in one walk when the first of a kind is opened."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._places: dict[str, list[int]] = {}
+
+    def after(self, kind: str, start: int) -> int | None:
+        """The first place from here on that closes a mark of this kind."""
+        if kind not in self._places:
+            self._places[kind] = [match.start() for match in _CLOSES[kind].finditer(self._text)]
+        return _first(self._places[kind], start)
+
+    def ticks(self, ticks: str, start: int) -> int | None:
+        """The next run of exactly these ticks."""
+        if "ticks" not in self._places:
+            self._places["ticks"] = []
+            for run in _TICKS.finditer(self._text):
+                self._places.setdefault(run[0], []).append(run.start())
+        return _first(self._places.get(ticks, []), start)
+
+
+def _first(places: list[int], start: int) -> int | None:
+    found = bisect_left(places, start)
+    return places[found] if found < len(places) else None
+
+
+def _marked(match: re.Match[str], dialect: Dialect, closers: _Closers) -> tuple[str | None, int]:
+    """The HTML of a mark and where it ends; None, and where to look on, for one that nothing closes."""
+    kind, text, end = match.lastgroup, match.string, match.end()
+    if kind in {"escaped", "bare"}:
+        return _text(match[kind]), end
+    if kind == "ticks":
+        close = closers.ticks(match["ticks"], end)
+        if close is None:
+            return None, end
+        code = text[end:close]
+        return f"<code>{_text(code.strip() or code)}</code>", close + len(match["ticks"])
+    if kind == "url":
+        return f'<a href="{escape(match["url"])}">{_inline(match["label"], dialect)}</a>', end
+    if kind in {"slanted", "low"}:
+        return f"<{dialect.slanted}>{_inline(match[kind], dialect)}</{dialect.slanted}>", end
+    close = closers.after(kind or "", end + 1)
+    if close is None or close - end > _MARK_CHARS:
+        return None, match.start() + 1
+    tag = dialect.bold if kind == "bold" else dialect.struck
+    return f"<{tag}>{_inline(text[end:close], dialect)}</{tag}>", close + 2
 
 
 def _text(text: str) -> str:
