@@ -22,6 +22,7 @@ from everturn.agent.interface import TurnContext
 from everturn.agents import Agents, Given
 from everturn.clock import SystemClock
 from everturn.config import Loaded
+from everturn.decide import web_words
 from everturn.errors import ConfigError, InstanceClosed
 from everturn.front import bounds_of, door_of, invite, media_of, page_of, programs_of
 from everturn.gateway.directory import Channels
@@ -229,6 +230,8 @@ class Process:
         serving = await serve_http(app, server.host, server.port, bounds=bounds_of(server), listener=self._listener)
         self._url = serving.url
         self._lock.update(serving.url)
+        if app.access.place.exposed:
+            log.warning("listening without encryption", address=serving.url, warning=web_words.EXPOSED)
         log.info("ready", address=serving.url, home=str(self._home.path), version=__version__)
         again = self.supervised and gateway.report is not None and gateway.report.last_life in {"unclean", "restart"}
         await invite(app, server, serving.url, again=again)
@@ -277,6 +280,7 @@ class Process:
             "started_at": self._started_at,
             "state": "draining" if self._draining else "running",
             "trouble": gateway.parts.store.trouble() if gateway else None,
+            "warning": web_words.EXPOSED if door_of(self._config.server).place.exposed else None,
             "running_turns": len(gateway.turns.running()) if gateway else 0,
             "denied": dict(gateway.intake.strangers.denied) if gateway else {},
             "platforms": gateway.parts.contacts.listed() if gateway else [],

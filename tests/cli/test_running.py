@@ -52,6 +52,17 @@ def test_a_second_gateway_is_refused_and_told_who_holds_the_home(shared: Gateway
     assert who.url in second.err
 
 
+@pytest.mark.parametrize(
+    ("public_url", "warned"), [("", True), ("https://chat.example", False)], ids=["plain", "behind a proxy"]
+)
+def test_listening_to_the_network_without_https_is_warned_of(tmp_path: Path, public_url: str, warned: bool) -> None:  # noqa: FBT001
+    with GatewayProgram(tmp_path, "--host", "0.0.0.0", EVERTURN_SERVER_PUBLIC_URL=public_url) as gateway:
+        gateway.shows("] ready ")
+        told = json.loads(called("status", "--json", home=tmp_path).out)["warning"]
+        assert called("stop", home=tmp_path).code == 0
+    assert (told is not None, "listening without encryption" in gateway.output) == (warned, warned)
+
+
 @pytest.mark.parametrize("way", [(), ("--supervise",)], ids=["alone", "supervised"])
 def test_a_taken_port_is_one_line_and_no_start(tmp_path: Path, way: tuple[str, ...]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:

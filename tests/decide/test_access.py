@@ -125,6 +125,25 @@ def test_what_changes_something_comes_from_our_own_page(
     assert own_origin(origin, site, host, place) is ours
 
 
+@pytest.mark.parametrize(
+    ("host", "public_url", "exposed"),
+    [
+        ("127.0.0.1", "", False),
+        ("127.0.0.53", "", False),
+        ("::1", "", False),
+        ("localhost", "", False),
+        ("0.0.0.0", "", True),
+        ("::", "", True),
+        ("192.168.1.2", "", True),
+        ("box.lan", "", True),
+        ("0.0.0.0", "http://box.lan", True),
+        ("0.0.0.0", "https://chat.example", False),  # a proxy encrypts
+    ],
+)
+def test_who_listens_to_the_network_without_https_is_exposed(host: str, public_url: str, exposed: bool) -> None:  # noqa: FBT001
+    assert Place(host, public_url).exposed is exposed
+
+
 def test_https_is_known_by_the_public_address() -> None:
     assert (PUBLIC.secure, HERE.secure, PUBLIC.origin, HERE.origin) == (True, False, "https://chat.example.org", "")
 

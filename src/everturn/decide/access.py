@@ -72,10 +72,24 @@ class Place:
         return self.public_url.startswith("https://")
 
     @property
+    def exposed(self) -> bool:
+        """Whether other machines may reach us, and nobody says that a proxy encrypts what they send."""
+        return not self.secure and not _is_loopback(self.host)
+
+    @property
     def origin(self) -> str:
         """The origin of the public address, as browsers write it."""
         parts = urlsplit(self.public_url)
         return f"{parts.scheme}://{parts.netloc}".lower() if parts.netloc else ""
+
+
+def _is_loopback(host: str) -> bool:
+    if _LOOPBACK.fullmatch(host):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name of this machine that others may know
 
 
 def is_open(path: str) -> bool:

@@ -22,6 +22,11 @@ WRONG_HOST = (
     " address people use"
 )
 NO_DATABASE = "the database cannot be used now; the gateway goes on by itself when it can (`everturn status` says why)"
+EXPOSED = (
+    "other machines may reach this address, and nothing encrypts what goes over the network: who listens there can read"
+    ' messages, keys and login links, and use them. Let it listen on this machine only (server.host = "127.0.0.1"); or put a'
+    " proxy that speaks https in front of it, and set server.public_url to its https address"
+)
 WRONG_ORIGIN = "this request was made by a page of another site; only the gateway's own page may do this"
 TOO_MANY_WINDOWS = "this conversation is open in too many windows; close one, and this one goes on by itself"
 NO_ROOM = "there are more connections than this gateway has room for; try again a little later"

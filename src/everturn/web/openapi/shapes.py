@@ -54,6 +54,7 @@ class Status(Answered, frozen=True):
     url: str = ""
     started_at: float = 0.0
     trouble: str | None = None
+    warning: str | None = None
     running_turns: int = 0
     platforms: list[Reached] = []
 
