@@ -201,6 +201,7 @@ class _Making:
                 max_output_tokens=config.max_output_tokens or None,
                 context_tokens=config.context_tokens,
                 fallback=config.fallback,
+                models=config.models,
                 stall_s=config.stall_s,
                 retries=config.retries,
                 images=config.images,

@@ -14,6 +14,7 @@ from everturn.decide.commands import REGISTRY, canonical
 from everturn.decide.display import Display
 from everturn.decide.keys import Isolation
 from everturn.decide.patience import Patience
+from everturn.decide.providers import providers_of
 from everturn.decide.rights import Rights, Scope
 from everturn.decide.routes import Route
 from everturn.decide.session import ResetPolicy
@@ -57,6 +58,7 @@ def settings_of(config: Config) -> Settings:
         approval_expires_s=approvals.expires_s,
         rights=rights_of(config.rights),
         models=config.agent.models,
+        providers=_providers(config),
         context_tokens=config.agent.context_tokens if config.agent.model else 0,
         limits=Limits(**asdict(config.spending)),
         doubt_by_platform={name: each.on_doubt for name, each in platforms.items()},
@@ -118,6 +120,15 @@ def _check_command(key: str, name: str) -> None:
     known = [each.name for each in REGISTRY]
     if canonical(name) not in known:
         raise ConfigError(f"{key} names /{name}, an unknown command; the nearest known one is {nearest(name, known)}")
+
+
+def _providers(config: Config) -> tuple[str, ...]:
+    """The providers that the owner named for language models; none where an agent of another kind reads the name itself."""
+    agents = (config.agent, *config.agents.values())
+    if not all(each.model and each.kind in {"auto", "llm"} for each in agents):
+        return ()
+    places = [place.model or "" for each in agents for place in (*each.platform.values(), *each.chat.values())]
+    return providers_of(*(model for each in agents for model in (each.model, *each.fallback)), *places)
 
 
 def _policies(config: Config) -> Policies:

@@ -105,6 +105,19 @@ async def test_a_model_that_is_not_offered_is_refused(life: Life) -> None:
     assert "uses a:small" in await said(life, "/model a:small", terms)
 
 
+async def test_a_model_of_a_provider_that_nobody_set_up_is_refused_and_one_that_nobody_knows_is_marked(
+    life: Life,
+) -> None:
+    await life.talk()
+    terms = changed(life.terms(), providers=("openai", "anthropic"))
+    for name in ("mistral:large", "gpt-5", "openai:"):
+        assert "is no model of a provider that is set up here" in await said(life, f"/model {name}", terms)
+    assert await life.look("SELECT model FROM session") == [(None,)]
+    assert "Whether there is such a model shows only then" in await said(life, "/model openai-chat:no-such", terms)
+    known = changed(terms, models=("openai:x",))
+    assert "Whether there is" not in await said(life, "/model openai:x", known)
+
+
 async def test_a_fresh_conversation_has_the_configured_model_and_a_branch_the_chosen(life: Life) -> None:
     await life.talk()
     await life.command("/model a:b")

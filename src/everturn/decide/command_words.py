@@ -177,9 +177,21 @@ def model_is(model: str | None, models: Sequence[str]) -> str:
     return f"This conversation uses {model}.{known} Send /model default to go back to the configured one."
 
 
-def model_chosen(model: str | None) -> str:
-    """The answer to /model with a name."""
-    return f"From the next message on, this conversation uses {model or 'the configured model'}."
+def model_chosen(model: str | None, *, known: bool) -> str:
+    """The answer to /model with a name; one that the settings do not name is marked as such."""
+    text = f"From the next message on, this conversation uses {model or 'the configured model'}."
+    if known:
+        return text
+    return f"{text} Whether there is such a model shows only then; /model default goes back to the configured one."
+
+
+def no_such_provider(name: str, providers: Sequence[str]) -> str:
+    """For a model of a provider that the settings do not name."""
+    forms = " or ".join(f"{each}:NAME" for each in providers)
+    return (
+        f"{quoted(name)} is no model of a provider that is set up here. Names are written like {forms}; the owner can allow"
+        " others in agent.models."
+    )
 
 
 def no_such_model(name: str, models: Sequence[str], near: str | None) -> str:

@@ -109,6 +109,7 @@ class Commands:
             instance=self._parts.instance,
             message=self._parts.ids.next(),
             models=settings.models,
+            providers=settings.providers,
             context_tokens=settings.context_tokens,
             busy=settings.busy_for(platform),
             approvers=settings.approvers,

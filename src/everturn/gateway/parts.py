@@ -103,7 +103,8 @@ class Settings:
     approvers: tuple[str, ...] = ()  # "platform:user": they alone allow; none: whose turn it is
     approval_expires_s: float = 7 * 86_400
     rights: Rights = NO_RIGHTS
-    models: tuple[str, ...] = ()  # what /model may choose; none named: any
+    models: tuple[str, ...] = ()  # what /model may choose; none named: any of the providers
+    providers: tuple[str, ...] = ()  # whose models that are; none named: any name
     context_tokens: int = 0  # the model's window, for /context; 0: not known
     limits: Limits = Limits()  # noqa: RUF009  frozen
     display: Display = Display()  # noqa: RUF009  frozen

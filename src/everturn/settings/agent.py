@@ -116,7 +116,10 @@ class AgentConfig:
     )
     retries: int = setting(5, "How often a model call that failed is tried again.", between=(0, 100))
     models: tuple[str, ...] = setting(
-        (), "Models that /model may choose. None named: any.", form="a list of models", check=_models_problem
+        (),
+        "Models that /model may choose. None named: any of the providers that model and fallback name.",
+        form="a list of models",
+        check=_models_problem,
     )
     tools: tuple[str, ...] = setting(
         ("*",),

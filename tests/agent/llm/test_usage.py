@@ -1,6 +1,8 @@
 """What a call used, what it costs where the price is known, and which settings go to which provider."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic_ai.messages import ModelResponse
@@ -16,6 +18,7 @@ from everturn.store.operations.reading import explain
 from tests.agent.llm.scenes import STALL_S, Impatient, scene
 from tests.gateway.scenes import die
 
+PRIVATE = LlmSettings(model="openai:x", base_url="http://127.0.0.1:1/v1", api_key="sk-private-123456")
 USED = RequestUsage(input_tokens=1000, output_tokens=100, cache_read_tokens=400)
 
 
@@ -32,6 +35,25 @@ def test_a_known_model_has_a_price_and_an_unknown_one_has_none() -> None:
 def test_a_model_that_can_not_be_used_is_a_wrong_setting(name: str) -> None:
     with pytest.raises(ConfigError, match="model"):
         build_model(name, LlmSettings(model=name, api_key="sk-secret-123456"))
+
+
+@pytest.mark.parametrize("name", ["openai:other", "openai-chat:other", "openai-responses:other"])
+def test_a_private_server_gets_its_own_key_whatever_the_protocol_is_called(name: str) -> None:
+    model: Any = build_model(name, PRIVATE)
+    assert (str(model.client.base_url), model.client.api_key) == ("http://127.0.0.1:1/v1/", "sk-private-123456")
+
+
+def test_a_private_server_without_a_key_is_sent_none_of_a_variable() -> None:
+    model: Any = build_model("ollama:x", LlmSettings(model="ollama:x", base_url="http://127.0.0.1:1/v1"))
+    assert model.client.api_key == "no-key-needed"
+
+
+def test_a_provider_that_the_settings_do_not_name_is_never_asked() -> None:
+    with pytest.raises(ConfigError, match="a provider that this agent does not use"):
+        build_model("ollama:x", PRIVATE)
+    allowed = replace(PRIVATE, models=("ollama:y",))
+    with pytest.raises(ConfigError, match="check agent"):  # it has no address here
+        build_model("ollama:x", allowed)
 
 
 def test_a_settings_value_never_shows_its_key() -> None:

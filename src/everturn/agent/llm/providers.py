@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from everturn.agent.cache import Built, Cache
 from everturn.agent.llm.settings import LlmSettings
+from everturn.decide.providers import provider_of, providers_of
 from everturn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,12 +73,19 @@ async def close_model(model: Model[Any]) -> None:
 
 
 def build_model(name: str, settings: LlmSettings) -> Model[Any]:
-    """A model by `provider:name`, with the settings' address and key if it is of their provider."""
+    """A model by `provider:name`, with the settings' address and key if it is of their provider. One of a provider that the
+    settings do not name is refused: nobody set an address and a key for it.
+    """
     provider, _, model = name.partition(":")
     if not provider or not model:
         raise ConfigError(f"the model {name!r} is not written as provider:name, for example openai:gpt-5-mini")
-    own = provider == settings.model.partition(":")[0]
+    if provider_of(name) not in providers_of(settings.model, *settings.fallback, *settings.models):
+        raise ConfigError(
+            f"the model {name!r} is of a provider that this agent does not use; the owner can name it in agent.models"
+        )
+    own = provider_of(name) == provider_of(settings.model)
     base_url, key = (settings.base_url, settings.api_key) if own else (None, None)
+    key = key or (_NO_KEY if base_url else None)  # a key in a variable belongs to the provider's own address
     if importlib.util.find_spec("pydantic_ai") is None:
         raise ConfigError("agent.kind is llm, but its library is not there; install everturn[llm]")
     try:
@@ -103,7 +111,7 @@ def _openai(model: str, base_url: str | None, key: str | None, stall_s: float) -
 
     client = AsyncOpenAI(
         base_url=base_url,
-        api_key=key or (_NO_KEY if base_url else None),
+        api_key=key,
         max_retries=0,
         http_client=DefaultAsyncHttpxClient(**_limits(stall_s)),
     )
@@ -122,7 +130,7 @@ def _anthropic(model: str, base_url: str | None, key: str | None, stall_s: float
 
     client = AsyncAnthropic(
         base_url=base_url,
-        api_key=key or (_NO_KEY if base_url else None),
+        api_key=key,
         max_retries=0,
         http_client=DefaultAsyncHttpxClient(**_limits(stall_s)),
     )
@@ -155,7 +163,7 @@ def _limits(stall_s: float) -> dict[str, Any]:
 def call_settings(name: str, settings: LlmSettings, session_id: str) -> ModelSettings:
     """What is said to the provider with each request, besides the conversation."""
     provider = name.partition(":")[0]
-    own_server = settings.base_url is not None and provider == settings.model.partition(":")[0]
+    own_server = settings.base_url is not None and provider_of(name) == provider_of(settings.model)
     said: dict[str, Any] = {"max_retries": 0}
     if settings.max_output_tokens:
         said["max_tokens"] = settings.max_output_tokens

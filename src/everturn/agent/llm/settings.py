@@ -22,6 +22,7 @@ class LlmSettings:
     max_output_tokens: int | None = None
     context_tokens: int = 128_000
     fallback: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()  # others that a session may choose
     stall_s: float = 120.0
     retries: int = 5  # how often one model is asked again
     longest_wait_s: float = 300.0  # a server that asks for more is given up

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from everturn.decide import command_words, words
 from everturn.decide.busy import BusyMode
 from everturn.decide.commands import Command
+from everturn.decide.providers import provider_of
 from everturn.model import Event
 from everturn.store.interface import Op, sql
 from everturn.store.operations.command_sessions import session_to_set
@@ -19,20 +20,28 @@ from everturn.store.operations.joining import busy_chosen, choose_busy
 from everturn.store.operations.telling import Delivery, events_of, report, tell
 
 MODEL = re.compile(r"[\w.:/@+-]{1,120}")
+OF_A_PROVIDER = re.compile(r"[^:]+:.+")
 
 
 def model(asked: Asked) -> Op[str]:
     """Show or change the session's model."""
-    name, known = asked.command.argument.strip(), asked.terms.models
+    name, known, providers = asked.command.argument.strip(), asked.terms.models, asked.terms.providers
     if not name:
         return command_words.model_is(asked.entry.model, known)
     chosen = None if name.lower() == "default" else name
     if chosen is not None and not (chosen in known if known else MODEL.fullmatch(chosen)):
         return command_words.no_such_model(chosen, known, next(iter(get_close_matches(chosen, known, n=1)), None))
+    if (
+        chosen is not None
+        and not known
+        and providers
+        and not (OF_A_PROVIDER.fullmatch(chosen) and provider_of(chosen) in providers)
+    ):
+        return command_words.no_such_provider(chosen, providers)
     session_id = yield from session_to_set(asked)
     yield sql("UPDATE session SET model=$2 WHERE session_id=$1", session_id, chosen)
     yield sql("UPDATE entry SET model=$2 WHERE key=$1", asked.key, chosen)
-    return command_words.model_chosen(chosen)
+    return command_words.model_chosen(chosen, known=chosen is None or chosen in known)
 
 
 def busy(asked: Asked) -> Op[str]:

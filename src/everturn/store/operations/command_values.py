@@ -22,7 +22,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     rights: Rights = NO_RIGHTS
     instance: int = 0
     message: int = 0  # the id of the inbox row that /retry makes
-    models: tuple[str, ...] = ()  # those /model may choose; none named: any
+    models: tuple[str, ...] = ()  # those /model may choose; none named: any of the providers
+    providers: tuple[str, ...] = ()  # whose models /model may choose; none named: any name
     context_tokens: int = 0  # the model's window; 0: not known
     busy: str = BusyMode.STEER  # what a message does while a turn runs, where /busy chose nothing
     approvers: tuple[str, ...] = ()  # who alone allows tool calls; none named: whose turn it is
