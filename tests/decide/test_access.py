@@ -113,6 +113,7 @@ def test_a_name_that_somebody_else_points_here_is_not_ours(host: str | None, pla
         ("https://chat.example.org", "same-origin", "internal:80", PUBLIC, True),
         ("http://chat.example.org", "same-origin", "internal:80", PUBLIC, False),
         ("http://", None, "", HERE, False),
+        ("http://[", None, "[", HERE, False),
     ],
 )
 def test_what_changes_something_comes_from_our_own_page(

@@ -159,6 +159,7 @@ async def test_a_list_of_keys_holds_no_secret(shared: Web) -> None:
         {"name": "x", "scopes": []},
         {"name": "x", "scopes": ["owner"]},
         {"name": "x\n", "scopes": ["chat"]},
+        {"name": "Owner", "scopes": ["ops"]},
         {"scopes": ["chat"]},
     ],
 )
@@ -321,7 +322,13 @@ async def test_guessing_codes_ends_soon_and_a_right_one_opens_all_the_same(web: 
 
 @SHARED
 @pytest.mark.parametrize(
-    "headers", [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site", "Origin": ""}]
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Sec-Fetch-Site": "cross-site", "Origin": ""},
+    ],
 )
 async def test_another_sites_page_changes_nothing(shared: Web, headers: dict[str, str]) -> None:
     async with shared.browser() as client:

@@ -77,6 +77,8 @@ async def test_a_request_that_does_not_come_whole_is_given_up(tmp_path: Path) ->
         HEAD + b"Content-Length: -5\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
         b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET http://[/health HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
 async def test_what_is_not_http_is_refused_in_json(shared: Web, data: bytes) -> None:

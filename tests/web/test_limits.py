@@ -183,3 +183,15 @@ async def test_few_requests_wait_behind_one_another_and_those_are_answered(tmp_p
         answers = (await answering).split(b"HTTP/1.1 ")[1:]
     assert [answer[:3] for answer in answers] == [b"202"] + [b"200"] * MOST_PIPELINED
     assert [b"connection: close" in answer for answer in answers] == [False] * MOST_PIPELINED + [True]
+
+
+async def test_a_stranger_who_hangs_up_in_a_body_leaves_no_error_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running(tmp_path) as web:
+        tasks = web.serving.server.server_state.tasks
+        async with clients(web, b"") as (client,):
+            client.writer.write(LOGIN + b"c\r\n{")
+            await poll(lambda: len(tasks) == 1, seen=lambda: tasks)
+        await poll(lambda: not tasks, seen=lambda: tasks)
+    assert "request failed" not in capsys.readouterr().out

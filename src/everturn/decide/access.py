@@ -144,7 +144,10 @@ def own_origin(origin: str | None, fetch_site: str | None, host: str | None, pla
     given = origin.lower()
     if place.origin and given == place.origin:
         return True
-    parts = urlsplit(given)
+    try:
+        parts = urlsplit(given)
+    except ValueError:  # it is no address
+        return False
     return parts.scheme in {"http", "https"} and bool(host) and parts.netloc == (host or "").lower()
 
 

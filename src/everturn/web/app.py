@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable
 
 import structlog
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn.decide import web_words
@@ -68,6 +69,8 @@ class WebApp:
             await answer(send, refusal(400, str(error)))
         except StoreError as error:
             await answer(send, _shaped(scope, not_now(no_database(scope, error))))
+        except ClientDisconnect:
+            return  # nobody is there to be answered; it is no fault of ours, so a stranger does not fill the log
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001  reported
             reply = self._mishap(error, scope["method"], scope["path"])
             with contextlib.suppress(RuntimeError):  # the answer had begun: it is cut off instead

@@ -117,7 +117,7 @@ class Connection(HttpToolsProtocol):
         """The head is whole."""
         if self.field_bytes:
             self._release()
-        self.in_fields, self.in_body = False, True
+        self.in_fields = False
         chat = None if self.crowded else _shortcut(self)
         if chat is None:
             app = self.app
@@ -126,6 +126,7 @@ class Connection(HttpToolsProtocol):
             self.app = app
         else:
             self.cycle = Quick(chat)
+        self.in_body = True  # only now: an address that is none ends the parser before there is a cycle
 
     def on_chunk_header(self) -> None:
         """A chunk follows, or the trailers, which the parser holds line by line."""

@@ -17,7 +17,7 @@ from everturn.decide.access import GRANTABLE
 from everturn.model import Json
 from everturn.store.interface import Store
 from everturn.store.operations.access import AccessKey, add_key, list_keys, revoke_key
-from everturn.web.access import hashed
+from everturn.web.access import THE_OWNER, hashed
 from everturn.web.answers import BadRequest
 from everturn.web.bodies import json_response, small_body
 
@@ -53,6 +53,8 @@ def check_key(name: str, scopes: tuple[str, ...]) -> None:
     """Raise a ValueError that says what is wrong with a key's name or scopes."""
     if not 0 < len(name) <= NAME_CHARS or not name.isprintable() or name != name.strip():
         raise ValueError(f"a key's name has 1 to {NAME_CHARS} printable characters")
+    if name.casefold() == THE_OWNER.name:
+        raise ValueError("a key may not be named owner: what it does is written down under its name")
     unknown = [scope for scope in scopes if scope not in GRANTABLE]
     if unknown or not scopes:
         raise ValueError(f"the scopes are {', '.join(GRANTABLE)}; at least one is wanted, and {unknown[:3]} is none")
