@@ -20,6 +20,7 @@ from everturn.store.operations.upkeep import (
     DESCRIPTIONS_KEPT_S,
     IDS_KEPT_S,
     expire,
+    follow_clock,
     forget,
     idle_entries,
 )
@@ -123,6 +124,54 @@ async def test_the_id_outlives_the_body_by_thirty_days(life: Life) -> None:
     life.clock.advance(2)
     await forget_all(life)
     assert await life.look("SELECT id FROM inbox") == []
+
+
+async def upkeep(life: Life) -> None:
+    """One run, as the gateway makes it."""
+    now = await life.store.run(follow_clock, life.now)
+    while await life.store.run(forget, now):
+        pass
+
+
+@pytest.mark.parametrize("runs", [0, 1, 40])
+async def test_one_run_with_a_wild_clock_forgets_no_id(life: Life, runs: int) -> None:
+    """Promise 2: whether it is the first run of all, or one of many."""
+    await life.store.run(accept, life.arrival("hello", ext="1"), QUEUE, life.start())
+    await life.finish(await life.began())
+    for _ in range(runs):
+        await upkeep(life)
+        life.clock.advance(3600)
+    life.clock.advance(38 * DAY_S)
+    await upkeep(life)
+    life.clock.set_back(38 * DAY_S)
+    await upkeep(life)
+    late = life.arrival("hello", ext="1")
+    assert (await life.unchanged(accept, late, QUEUE, life.start())).outcome is Outcome.DUPLICATE
+    assert await life.look("SELECT body FROM inbox") == [("hello",)]
+
+
+@pytest.mark.parametrize("wild_s", [38 * DAY_S, -38 * DAY_S])
+async def test_forgetting_follows_the_clock_again_after_a_wild_run(life: Life, wild_s: float) -> None:
+    for _ in range(40):
+        await life.store.run(follow_clock, life.now)
+        life.clock.advance(3600)
+    assert await life.twice(follow_clock, life.now) == life.now
+    assert await life.store.run(follow_clock, life.now + wild_s) <= life.now + DAY_S
+    assert await life.store.run(follow_clock, life.now) == life.now
+
+
+async def test_what_a_stopped_gateway_kept_too_long_goes_a_day_a_run(life: Life) -> None:
+    for _ in range(40):
+        await life.store.run(follow_clock, life.now)
+        life.clock.advance(3600)
+    await life.talk("hello")
+    life.clock.advance(10 * DAY_S)
+    bodies = []
+    for _ in range(10):
+        await upkeep(life)
+        bodies += await life.look("SELECT body FROM inbox")
+        life.clock.advance(3600)
+    assert bodies == [("hello",)] * 7 + [("",)] * 3
 
 
 async def test_what_is_open_is_never_forgotten(life: Life) -> None:

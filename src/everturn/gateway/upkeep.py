@@ -18,7 +18,7 @@ from everturn.model import ACTIVE
 from everturn.store.operations.attachments import needed_files
 from everturn.store.operations.doubts import expire_doubts
 from everturn.store.operations.instances import heartbeat
-from everturn.store.operations.upkeep import expire, forget, idle_entries
+from everturn.store.operations.upkeep import expire, follow_clock, forget, idle_entries
 
 log = structlog.get_logger()
 PAGE = 500
@@ -74,9 +74,14 @@ class Upkeep:
             await self._parts.clock.sleep(self._parts.settings.upkeep_every_s)
             await self._backlogs.expire_once()
             await self.expire_doubts()
-            while await self._parts.store.run(forget, self._parts.clock.now()):
-                pass
+            await self.forget_once()
             await self.expire_files()
+
+    async def forget_once(self) -> None:
+        """Everything that was kept long enough, by a time that a wild clock cannot move far."""
+        now = await self._parts.store.run(follow_clock, self._parts.clock.now())
+        while await self._parts.store.run(forget, now):
+            pass
 
     async def expire_doubts(self) -> None:
         """Whether a reply arrived is asked for a day."""

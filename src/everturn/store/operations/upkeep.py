@@ -16,6 +16,7 @@ EVENTS_KEPT_S = 7 * DAY_S
 IDS_KEPT_S = 37 * DAY_S  # a message's id outlives its body by 30 days
 BODIES_KEPT_S = 7 * DAY_S  # those of dead letters go with their id: somebody may run them again
 RECOVERIES_KEPT_S = 365 * DAY_S
+STEP_S = DAY_S  # how far one run follows the clock
 DESCRIPTIONS_KEPT_S = 365 * DAY_S  # a sticker that is seen again then is described again
 BATCH = 500
 FORGOTTEN = "body='', brought=NULL, attachments=NULL, fetched=NULL"  # what people wrote and sent
@@ -57,6 +58,18 @@ def expire(key: str, active_at: float, reason: str, at: float) -> Op[bool]:
     yield sql("UPDATE entry SET expired=$2 WHERE key=$1", key, reason)
     yield from end_session(entry.session_id, reason, entry.seq, at)
     return True
+
+
+def follow_clock(now: float) -> Op[float]:
+    """The time by which this run forgets. It is kept in a row and follows the clock by a day a run, ahead or back: one run with a wild
+    clock forgets things a day early at most. It never is later than the clock.
+    """
+    rows = yield sql("SELECT value, at FROM cursor WHERE platform='upkeep' AND account='clock'/*lock*/")
+    before = float(rows[0][0]) if rows else now - IDS_KEPT_S  # what the first run begins with
+    if not rows or rows[0][1] != now:  # else this run has moved it already
+        before = min(max(now, before - STEP_S), before + STEP_S)
+        yield from move_cursor("upkeep", "clock", repr(before), now)
+    return min(now, before)
 
 
 def forget(now: float) -> Op[int]:
