@@ -181,7 +181,8 @@ LIFECYCLES = (
             InboxState.DONE: "answered, or applied",
             InboxState.WITHDRAWN: "taken back by its sender: `/new`, `/stop`, a message that interrupts",
             InboxState.EXPIRED: "ended by a policy the owner set",
-            InboxState.DEAD: "a dead letter: the turn failed or was suspended, or it was too long, or the queue was full",
+            InboxState.DEAD: "a dead letter: the turn failed or was suspended, or it was too long, could not be stored as it came, or the queue"
+            " was full",
         },
     ),
     Lifecycle(
