@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.decide.keys import Isolation, is_shared, session_key
+from everturn.decide.keys import Isolation, is_shared, is_single_call, session_key
 from everturn.model import SessionSource
+from everturn.platform.v1 import V1Platform
 from tests.decide.examples import FEW_AND_MANY
 
 SHARED_GROUPS = Isolation(group_sessions_per_user=False)
@@ -235,3 +236,9 @@ def test_no_key_contains_a_path_or_anything_unprintable(examples: int) -> None:
 def test_shared_and_key_agree(origin: SessionSource, isolation: Isolation) -> None:
     named = lane(origin, isolation)[-1] != ""
     assert is_shared(origin, isolation) is (origin.chat_type != "dm" and not named)
+
+
+def test_a_programs_call_that_stands_alone_is_known_by_its_key() -> None:
+    programs = V1Platform()
+    sources = (programs.call("a:client", "0f"), programs.session("a:client", "call:1"), SessionSource(platform="api"))
+    assert [is_single_call(session_key(source)) for source in sources] == [True, False, False]

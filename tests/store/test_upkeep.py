@@ -16,6 +16,7 @@ from everturn.store.operations.telling import event_range
 from everturn.store.operations.upkeep import (
     BATCH,
     BODIES_KEPT_S,
+    CALLS,
     DAY_S,
     DESCRIPTIONS_KEPT_S,
     IDS_KEPT_S,
@@ -194,6 +195,48 @@ async def test_the_id_of_a_message_that_waited_long_is_kept_after_its_end(life: 
     life.clock.advance(IDS_KEPT_S + 1)
     await forget_all(life)
     assert await life.look("SELECT id FROM inbox") == []
+
+
+async def test_what_was_said_in_a_call_that_stands_alone_is_forgotten_with_its_id(life: Life) -> None:
+    here = replace(life, delivery=BY_EVENT)
+    alone, begun = [await here.begun(chat="ann", platform="v1", thread_id=thread) for thread in ("call:1", "session:1")]
+    for each in (alone, begun):
+        await here.tool(each)
+        await here.finish(each, 3)
+    life.clock.advance(IDS_KEPT_S - 1)
+    await forget_all(life)
+    assert await life.look("SELECT count(*) FROM entry") == [(2,)]
+    life.clock.advance(2)
+    await forget_all(life)
+    left = {table: await life.look(f"SELECT DISTINCT key FROM {table}") for table in ("entry", "session", "turn")}
+    assert left == {table: [(begun.key,)] for table in left}
+    assert await life.look("SELECT DISTINCT session_id FROM message") == [(begun.session_id,)]
+    assert await life.look("SELECT DISTINCT turn FROM effect") == [(begun.turn,)]
+    assert await life.store.read(broken) == {}
+
+
+async def test_a_call_that_went_on_is_kept_until_that_is_old_too(life: Life) -> None:
+    here = replace(life, delivery=BY_EVENT)
+    await here.finish(await here.begun(chat="ann", platform="v1", thread_id="call:1"))
+    life.clock.advance(IDS_KEPT_S - 5)
+    await here.finish(await here.begun("and then?", chat="ann", platform="v1", thread_id="call:1"))
+    life.clock.advance(6)
+    await forget_all(life)
+    assert await life.look("SELECT count(*) FROM message") == [(4,)]
+    life.clock.advance(IDS_KEPT_S)
+    await forget_all(life)
+    assert await life.look("SELECT count(*) FROM message") == [(0,)]
+
+
+async def test_many_calls_are_forgotten_a_batch_at_a_time(life: Life) -> None:
+    here = replace(life, delivery=BY_EVENT)
+    for number in range(CALLS + 2):
+        await here.finish(await here.begun(chat="ann", platform="v1", thread_id=f"call:{number}"))
+    life.clock.advance(IDS_KEPT_S + 1)
+    await life.store.run(forget, life.now)
+    assert await life.look("SELECT count(*) FROM entry") == [(2,)]
+    await forget_all(life)
+    assert [await life.look(f"SELECT count(*) FROM {table}") for table in ("entry", "turn", "inbox")] == [[(0,)]] * 3
 
 
 async def test_sent_replies_are_forgotten_and_dead_letters_kept(life: Life) -> None:

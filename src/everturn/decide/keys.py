@@ -13,6 +13,8 @@ from everturn.model import Inbound, SessionSource
 
 MOST_BYTES = 4  # that a character has
 INDEXED_BYTES = 2500  # a row of an index of PostgreSQL's has room for 2,704; SQLite does not mind
+PROGRAMS = "v1"  # the platform of programs that speak the OpenAI API
+SINGLE_CALL = "call:"  # how the thread of a call begins that stands alone
 _PLAIN = re.compile(r"[A-Za-z0-9_.~+-]+")
 
 
@@ -103,6 +105,12 @@ def origin_of(key: str) -> tuple[str, str]:
     """The platform and the chat type that a session key names."""
     _, _, platform, slot, *_ = [*key.split(":", 4), "", ""]
     return unquote(platform.partition("@")[0]), unquote(slot)
+
+
+def is_single_call(key: str) -> bool:
+    """Whether a session key is that of a program's call that stands alone: nobody ever writes to it again."""
+    _, _, platform, _, _, thread, *_ = [*key.split(":"), "", "", "", "", "", ""]
+    return platform == PROGRAMS and unquote(thread).startswith(SINGLE_CALL)
 
 
 def same_chat(key: str, other: str) -> bool:

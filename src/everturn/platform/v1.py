@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from everturn.decide.keys import PROGRAMS, SINGLE_CALL
 from everturn.model import SessionSource
 from everturn.platform.posted import fit_name, unique_id
 
@@ -12,7 +13,7 @@ KEY_CHARS = 255
 class V1Platform:
     """A client is a chat, and each of its sessions a thread there: no client reaches another's."""
 
-    name = "v1"
+    name = PROGRAMS
     account = ""
 
     def session(self, client: str, name: str) -> SessionSource:
@@ -21,7 +22,7 @@ class V1Platform:
 
     def call(self, client: str, name: str) -> SessionSource:
         """A call that stands alone."""
-        return self._source(client, "call:" + name)
+        return self._source(client, SINGLE_CALL + name)
 
     def stored_id(self, client: str, key: str) -> str:
         """A client's Idempotency-Key is unique within the client."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from everturn.decide.keys import is_single_call
 from everturn.ids import oldest_id
 from everturn.model import SessionEntry
 from everturn.store.interface import Op, sql
@@ -20,9 +21,10 @@ STEP_S = DAY_S  # how far one run follows the clock
 DESCRIPTIONS_KEPT_S = 365 * DAY_S  # a sticker that is seen again then is described again
 BATCH = 500
 FORGOTTEN = "body='', brought=NULL, attachments=NULL, fetched=NULL"  # what people wrote and sent
-FORGET_IDS = (
-    "DELETE FROM inbox WHERE id IN (SELECT id FROM inbox WHERE id<$1 AND ended_at<$3 ORDER BY id LIMIT $2) RETURNING 1"
-)
+CALLS = 50  # whose histories go with one batch of ids
+OLD_IDS = "SELECT id, key FROM inbox WHERE id<$1 AND ended_at<$3 ORDER BY id LIMIT $2"
+FORGET_IDS = "DELETE FROM inbox WHERE id<=$1 AND ended_at<$2 RETURNING 1"
+OF_A_TURN = ("attempt", "effect", "failure", "approval", "output")
 FORGET_REPLIES = (
     "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE id<$1"
     " AND (state='sent' OR (state='dead' AND dead_at IS NULL)) ORDER BY id LIMIT $2) RETURNING id"
@@ -80,7 +82,7 @@ def forget(now: float) -> Op[int]:
         now - EVENTS_KEPT_S,
         BATCH,
     )
-    ids = yield sql(FORGET_IDS, oldest_id(now - IDS_KEPT_S), BATCH, now - IDS_KEPT_S)
+    ids = yield from _forget_ids(now)
     replies = yield from _forget_replies(now)
     bodies = yield from _forget_bodies(now)
     described = yield sql(FORGET_DESCRIPTIONS, now - DESCRIPTIONS_KEPT_S, BATCH)
@@ -88,7 +90,44 @@ def forget(now: float) -> Op[int]:
     yield sql("DELETE FROM action WHERE at<$1", now - IDS_KEPT_S)
     yield sql("DELETE FROM recovery WHERE found_at<$1", now - RECOVERIES_KEPT_S)
     asked = yield from forget_pairings(now)
-    return len(gone) + len(ids) + replies + bodies + len(described) + outputs + asked
+    return len(gone) + ids + replies + bodies + len(described) + outputs + asked
+
+
+def _forget_ids(now: float) -> Op[int]:
+    """The ids of messages, and with the last one of a call that stands alone all that was said in it: nobody can name it now."""
+    rows = yield sql(OLD_IDS, oldest_id(now - IDS_KEPT_S), BATCH, now - IDS_KEPT_S)
+    calls: dict[str, None] = {}
+    last = 0
+    for number, key in rows:
+        if is_single_call(key):
+            if len(calls) == CALLS:
+                break
+            calls[key] = None
+        last = number
+    if not rows:
+        return 0
+    gone = yield sql(FORGET_IDS, last, now - IDS_KEPT_S)
+    for key in calls:
+        yield from _forget_call(key, now - IDS_KEPT_S)
+    return len(gone)
+
+
+def _forget_call(key: str, before: float) -> Op[None]:
+    """Delete what a call that stands alone said and did, unless it went on since."""
+    entry = yield from lock_entry(key)
+    if entry is None or entry.turn is not None or entry.active_at >= before:
+        return
+    if (yield sql("SELECT 1 FROM inbox WHERE key=$1 AND ended_at IS NULL LIMIT 1", key)):
+        return
+    for (session_id,) in (yield sql("SELECT session_id FROM session WHERE key=$1", key)):
+        turns = yield sql("SELECT DISTINCT turn FROM message WHERE session_id=$1 AND turn IS NOT NULL", session_id)
+        for (turn,) in turns:
+            for table in OF_A_TURN:
+                yield sql(f"DELETE FROM {table} WHERE turn=$1", turn)
+            yield sql("DELETE FROM turn WHERE id=$1", turn)
+        yield sql("DELETE FROM message WHERE session_id=$1", session_id)
+    yield sql("DELETE FROM session WHERE key=$1", key)
+    yield sql("DELETE FROM entry WHERE key=$1", key)
 
 
 def _forget_replies(now: float) -> Op[int]:
