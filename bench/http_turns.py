@@ -15,7 +15,7 @@ from everturn.web.server import Serving
 
 METHOD = (
     "a client process posts a message, waits for the turn's `answered` on the chat's event stream, posts the next; "
-    "64 chats at once against the yardstick in turn, then one chat alone (syncs = commits of the store)"
+    "64 chats at once against the indexed yardstick in turn, then one chat alone (syncs = commits of the store)"
 )
 SESSIONS = 64
 ROUNDS = 3
@@ -43,20 +43,20 @@ class Door:
 async def measure() -> list[Line]:
     """Many, then one."""
     with folder() as path:
-        bare = Yardstick(path / "bare.db")
+        yardstick = Yardstick(path / "yardstick.db")
         running = await Running.open(f"sqlite:///{path / 'everturn.db'}", api=True)
         async with door_of(running) as serving:
             door = Door(running, serving)
-            sides = {"yardstick": lambda: bare.measure(SESSIONS, BLOCK_S), "http": lambda: door.measure(SESSIONS)}
+            sides = {"yardstick": lambda: yardstick.measure(SESSIONS, BLOCK_S), "http": lambda: door.measure(SESSIONS)}
             samples = await in_turn(sides, ROUNDS)
             say("  64 chats measured; now one alone")
             lonely = [await door.measure(1, LONELY_TURNS) for _ in range(2)]
         await running.close()
-        bare.close()
+        yardstick.close()
     ours = samples["http"]
     return [
         Line(name="turns/s of the gateway over HTTP", value=rate(ours), unit="turns/s"),
-        Line(name="gateway over HTTP / yardstick", value=median_ratio(ours, samples["yardstick"])),
+        Line(name="gateway over HTTP / indexed yardstick", value=median_ratio(ours, samples["yardstick"])),
         Line(name="syncs a turn over HTTP, 64 at once", value=commits(ours), unit="", target=at_most(0.15)),
         Line(name="syncs a turn over HTTP, one lonely chat", value=commits(lonely), unit="", target=at_most(5)),
         Line(name="one lonely turn over HTTP", value=1000 / rate(lonely), unit="ms"),

@@ -92,7 +92,7 @@ class Running:
         store = await open_store(url)
         platform: Platform = ApiPlatform() if api else FakePlatform()
         others: list[Platform] = [WebPlatform()] if api else []
-        watched = Watched(store, finish, _key_of_finish) if api else Watched(store, record_sent, _key_of_sent)
+        watched = Watched(store, finish if api else record_sent, _key_of)
         gateway = Gateway(
             watched, agent or ScriptedAgent(tools=["look"]), {each.name: each for each in (platform, *others)}, SystemClock(),
             open_to_all(settings, platform.name),
@@ -139,9 +139,6 @@ class Running:
         await self.store.close()
 
 
-def _key_of_sent(args: tuple[Any, ...]) -> str:
-    return str(args[3])
-
-
-def _key_of_finish(args: tuple[Any, ...]) -> str:
+def _key_of(args: tuple[Any, ...]) -> str:
+    """Of the reply that was sent, or of the turn that was finished."""
     return str(args[0].key)

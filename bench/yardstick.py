@@ -1,4 +1,6 @@
-"""The yardstick: a bare writer thread that stores rows, with a durable wait for each and group commit for what waits."""
+"""The indexed yardstick: a bare writer thread that stores the four messages of a turn under the index by which a transcript is read,
+with a durable wait for each and group commit for what waits.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,14 @@ MESSAGES = (
 
 
 class Yardstick:
-    """Nothing but a table, a thread and futures."""
+    """Nothing but a table, its index, a thread and futures."""
 
-    def __init__(self, path: Path, *, index: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self._db = apsw.Connection(str(path))
         self._db.pragma("journal_mode", "wal")
         self._db.pragma("synchronous", "full")
         self._db.execute(TABLE)
-        if index:
-            self._db.execute(INDEX)
+        self._db.execute(INDEX)
         self._loop = asyncio.get_running_loop()
         self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._seq: dict[int, int] = {}
