@@ -25,8 +25,7 @@ COLUMNS = (
 )
 LOCK_ENTRY = f"SELECT {COLUMNS} FROM entry WHERE key=$1/*lock*/"
 MAKE_ENTRY = (
-    "INSERT INTO entry (key, origin, created_at, active_at) VALUES ($1, $2, $3, $3)"
-    " ON CONFLICT (key) DO NOTHING RETURNING key"
+    "INSERT INTO entry (key, origin, created_at, active_at) VALUES ($1, $2, $3, $3) ON CONFLICT (key) DO NOTHING/*did*/"
 )
 
 _read_source = msgspec.json.Decoder(SessionSource).decode
