@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
-import httpx
+import httpx2
 
 from everturn.agent.elsewhere import Gone, WireAgent, WireSettings
 from everturn.agent.interface import Answer, TurnContext
@@ -28,10 +28,10 @@ class EndpointAgent:
         self._url = url
         self._settings = settings
         # How long the agent may be silent is counted by the gateway's clock, not here.
-        self._client = httpx.AsyncClient(
+        self._client = httpx2.AsyncClient(
             headers=headers,
-            timeout=httpx.Timeout(None, connect=CONNECT_S, pool=None),
-            limits=httpx.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=20),
+            timeout=httpx2.Timeout(None, connect=CONNECT_S, pool=None),
+            limits=httpx2.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=20),
         )
         self._wire = WireAgent(self._connect, clock, settings)
 
@@ -50,7 +50,7 @@ class EndpointAgent:
 class _Endpoint:
     """The endpoint for one attempt; it has nothing to drop or leave, each request is a connection's own."""
 
-    def __init__(self, client: httpx.AsyncClient, url: str, line_bytes: int) -> None:
+    def __init__(self, client: httpx2.AsyncClient, url: str, line_bytes: int) -> None:
         self._client = client
         self._url = url
         self._line_bytes = line_bytes
@@ -62,9 +62,9 @@ class _Endpoint:
                 _check(response)
                 async for line in _lines(response.aiter_bytes(), self._line_bytes):
                     yield line
-        except httpx.ConnectError:
+        except httpx2.ConnectError:
             raise Gone("the agent's endpoint can not be reached") from None
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise Gone(f"the connection to the agent's endpoint was lost ({type(error).__name__})") from None
 
     def drop(self) -> None:
@@ -74,8 +74,8 @@ class _Endpoint:
         """Nothing is kept."""
 
 
-def _check(response: httpx.Response) -> None:
-    if response.status_code == httpx.codes.OK:
+def _check(response: httpx2.Response) -> None:
+    if response.status_code == httpx2.codes.OK:
         return
     why = f"the agent's endpoint answered with status {response.status_code}"
     if response.status_code in LATER:

@@ -116,11 +116,11 @@ def _look(api_url: str, token: str) -> Bot:
 
 
 def _ask(api_url: str, token: str, method: str) -> Any:
-    import httpx
+    import httpx2
 
     try:
-        answer = httpx.get(f"{api_url}/bot{token}/{method}", timeout=PATIENCE_S)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        answer = httpx2.get(f"{api_url}/bot{token}/{method}", timeout=PATIENCE_S)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise EverturnError(f"Telegram can not be reached at {api_url}: {type(error).__name__}") from None
     if not answer.is_success:
         raise EverturnError(no_such_token(answer.status_code))

@@ -204,12 +204,12 @@ def _table(homeserver: str, user: str) -> str:
 
 
 def _request(method: str, url: str, token: str = "", **more: Any) -> Any:
-    import httpx
+    import httpx2
 
     headers = {"authorization": f"Bearer {token}"} if token else {}
     try:
-        return httpx.request(method, url, headers=headers, timeout=PATIENCE_S, **more)
-    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        return httpx2.request(method, url, headers=headers, timeout=PATIENCE_S, **more)
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
         host = urlsplit(url).netloc or url
         raise EverturnError(words.unreachable(host, type(error).__name__)) from None
 

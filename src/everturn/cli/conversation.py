@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from everturn.cli.client import Unreachable, ask, base_url, error_text
 from everturn.cli.screen import Screen
@@ -24,7 +24,7 @@ from everturn.home import Holder, Home, holder
 LOOK_S = 0.2
 LONGEST_PAUSE_S = 2.0
 SILENCE_S = 90.0  # longer than the stream's sign of life takes
-TIMEOUT = httpx.Timeout(10.0)
+TIMEOUT = httpx2.Timeout(10.0)
 IN_PLACE = frozenset({"progress", "still_working"})  # notices of a running turn that replace each other
 TURN_OVER = frozenset({"answered", "failed", "stopped", "suspended", "rolled_back"})
 
@@ -59,7 +59,7 @@ class Conversation:
         self._screen = screen
         self._seen = Seen(home, chat)
         self._patience_s = patience_s
-        self._client = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
+        self._client = httpx2.AsyncClient(timeout=TIMEOUT, trust_env=False)
         self._mine: set[str] = set()
         self._replies: set[str] = set()
         self._unsent: deque[Said] = deque()
@@ -154,7 +154,7 @@ class Conversation:
         while True:
             who = await self._gateway()
             before = time.monotonic()
-            with suppress(httpx.TransportError):
+            with suppress(httpx2.TransportError):
                 await self._hear_all(who)
             pause_s = LOOK_S if time.monotonic() - before > LONGEST_PAUSE_S else min(2 * pause_s, LONGEST_PAUSE_S)
             self._lost("the connection was lost; reconnecting")
@@ -165,18 +165,18 @@ class Conversation:
         url = base_url(who) + self._path + "/events"
         headers = {**self._headers(), "Last-Event-ID": str(self._seen.last)}
         place = {} if self._seen.last else {"after": 0}
-        timeout = httpx.Timeout(TIMEOUT.connect, read=SILENCE_S)
+        timeout = httpx2.Timeout(TIMEOUT.connect, read=SILENCE_S)
         async with self._client.stream("GET", url, params=place, headers=headers, timeout=timeout) as response:
-            if response.status_code != httpx.codes.OK:
+            if response.status_code != httpx2.codes.OK:
                 await self._check(response)
                 return
             self._found()
             async for heard in events_of(response.aiter_lines()):
                 self._take(heard)
 
-    async def _check(self, response: httpx.Response) -> None:
+    async def _check(self, response: httpx2.Response) -> None:
         """What will not get better by asking again ends us; the rest is asked again."""
-        if response.is_client_error and response.status_code != httpx.codes.TOO_MANY_REQUESTS:
+        if response.is_client_error and response.status_code != httpx2.codes.TOO_MANY_REQUESTS:
             await response.aread()
             raise EverturnError(f"the gateway answered {response.status_code}: {_reason(response)}")
 
@@ -227,7 +227,7 @@ class Conversation:
             response = await self._post(said)
             if response is not None and response.is_success:
                 return
-            if response is not None and response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            if response is not None and response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
                 if not told:
                     self._screen.notice(_reason(response))
                 told = True
@@ -239,12 +239,12 @@ class Conversation:
             else:
                 await asyncio.sleep(LOOK_S)
 
-    async def _post(self, said: Said) -> httpx.Response | None:
+    async def _post(self, said: Said) -> httpx2.Response | None:
         """The gateway's answer; None when there was none, and nobody knows whether it was accepted."""
         url = base_url(await self._gateway()) + self._path + "/messages"
         try:
             return await self._client.post(url, json={"id": said.id, "text": said.text}, headers=self._headers())
-        except httpx.TransportError:
+        except httpx2.TransportError:
             return None
 
 
@@ -271,13 +271,13 @@ def _heard(fields: dict[str, str]) -> Heard:
     return Heard(fields.get("event", "message"), data, int(number) if number.isdecimal() else None)
 
 
-def _reason(response: httpx.Response) -> str:
+def _reason(response: httpx2.Response) -> str:
     try:
         return error_text(response.json())
     except ValueError:
         return response.text[:200]
 
 
-def _retry_after_s(response: httpx.Response) -> float:
+def _retry_after_s(response: httpx2.Response) -> float:
     given = response.headers.get("Retry-After", "")
     return float(given) if given.isdecimal() else LONGEST_PAUSE_S

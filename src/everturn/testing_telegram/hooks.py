@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-import httpx
+import httpx2
 
 from everturn.testing_telegram.queue import either
 from everturn.testing_telegram.state import Hook, Waiting
@@ -24,7 +24,7 @@ RETRY_S = 0.2
 async def deliver(telegram: Telegram, closing: asyncio.Event, retry_s: float = RETRY_S) -> None:
     """Bring every update to the webhook while there is one, as many at once as it allows."""
     under_way: dict[int, asyncio.Task[None]] = {}
-    async with httpx.AsyncClient(timeout=WAIT_S, verify=False) as client:  # noqa: S501  on this machine
+    async with httpx2.AsyncClient(timeout=WAIT_S, verify=False) as client:
         while not closing.is_set():
             changed, hook = telegram.queue.changed, telegram.state.hook
             for each in _window(telegram, hook) if hook else ():
@@ -50,7 +50,7 @@ def _window(telegram: Telegram, hook: Hook) -> list[Waiting]:
     return found[::-1] if telegram.queue.reorder else found
 
 
-async def _bring(telegram: Telegram, client: httpx.AsyncClient, waiting: Waiting, retry_s: float) -> None:
+async def _bring(telegram: Telegram, client: httpx2.AsyncClient, waiting: Waiting, retry_s: float) -> None:
     hook = telegram.state.hook
     if hook is not None and await _posted(client, telegram, hook, waiting):
         _taken(telegram, waiting)
@@ -68,11 +68,11 @@ def _taken(telegram: Telegram, waiting: Waiting) -> None:
     telegram.changed()
 
 
-async def _posted(client: httpx.AsyncClient, telegram: Telegram, hook: Hook, waiting: Waiting) -> bool:
+async def _posted(client: httpx2.AsyncClient, telegram: Telegram, hook: Hook, waiting: Waiting) -> bool:
     headers = {SECRET: hook.secret} if hook.secret else {}
     try:
         response = await client.post(telegram.door(hook.url), json=waiting.update, headers=headers)
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         hook.last_error, hook.last_error_at = type(error).__name__, int(telegram.now())
         return False
     if not response.is_success:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 from everturn.decide.matrix_errors import Missing, error_of
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
@@ -27,7 +27,13 @@ UNREACHABLE_S = 2.0
 PIECE_BYTES = 1 << 16
 NOT_THERE = frozenset({404, 405})
 # Nothing left this machine.
-NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
+NOT_SENT = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.UnsupportedProtocol,
+    httpx2.ProxyError,
+)
 DOWNLOADS = ("/_matrix/client/v1/media/download", "/_matrix/media/v3/download")  # the second on servers of before 2024
 
 
@@ -36,12 +42,12 @@ class Requests:
 
     def __init__(self, url: str, token: str, page: int = 100) -> None:
         self.page = page
-        self._client = httpx.AsyncClient(
+        self._client = httpx2.AsyncClient(
             base_url=url.rstrip("/"),
             headers={"authorization": f"Bearer {token}"},
-            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+            timeout=httpx2.Timeout(ANSWER_S, connect=CONNECT_S),
             verify=trusted(),
-            limits=httpx.Limits(max_connections=32, max_keepalive_connections=16),
+            limits=httpx2.Limits(max_connections=32, max_keepalive_connections=16),
         )
 
     async def close(self) -> None:
@@ -87,9 +93,9 @@ class Requests:
                     raise _failure(response, await response.aread())
                 async for piece in response.aiter_bytes(PIECE_BYTES):
                     yield piece
-        except httpx.InvalidURL as error:
+        except httpx2.InvalidURL as error:
             raise Missing(f"nothing can have such an address: {error}") from None
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise TryLater(f"the file could not be fetched: {type(error).__name__}", UNREACHABLE_S) from None
         except OutcomeUnknown as error:  # reading changes nothing
             raise TryLater(str(error), UNREACHABLE_S) from None
@@ -104,15 +110,15 @@ class Requests:
 
     async def request(self, method: str, path: str, *, timeout: float = ANSWER_S, **more: Any) -> bytes:
         """What it answers. Raises PlatformError."""
-        limits = httpx.Timeout(timeout, connect=CONNECT_S)
+        limits = httpx2.Timeout(timeout, connect=CONNECT_S)
         address = path if path.startswith("/_") else f"{API}{path}"
         try:
             response = await self._client.request(method, address, timeout=limits, **more)
-        except httpx.InvalidURL as error:
+        except httpx2.InvalidURL as error:
             raise Missing(f"nothing can have such an address: {error}") from None
         except NOT_SENT as error:
             raise TryLater(f"the homeserver can not be reached: {type(error).__name__}", UNREACHABLE_S) from None
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise OutcomeUnknown(f"the homeserver did not answer: {type(error).__name__}") from None
         if not response.is_success:
             raise _failure(response, response.content)
@@ -128,7 +134,7 @@ def read_answer(answer: bytes, kind: type[T]) -> T:
         raise OutcomeUnknown(f"what the homeserver answered is not understood: {error}") from None
 
 
-def _failure(response: httpx.Response, body: bytes) -> PlatformError:
+def _failure(response: httpx2.Response, body: bytes) -> PlatformError:
     try:
         told = decode(body, Failure)
     except UNREADABLE:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-import httpx
+import httpx2
 import structlog
 from msgspec.structs import replace
 from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, Message, ReplyParameters
@@ -112,7 +112,7 @@ class Writer:
         address = await self._address_of(attachment)
         try:
             async with (
-                httpx.AsyncClient(timeout=60.0, verify=trusted()) as client,
+                httpx2.AsyncClient(timeout=60.0, verify=trusted()) as client,
                 client.stream("GET", address) as response,
             ):
                 if response.status_code == 404:
@@ -121,7 +121,7 @@ class Writer:
                     raise TryLater(f"Telegram does not give the file: HTTP {response.status_code}", FETCH_AGAIN_S)
                 async for piece in response.aiter_bytes(PIECE_BYTES):
                     yield piece
-        except httpx.HTTPError as error:  # its text may hold the address, and that the token
+        except httpx2.HTTPError as error:  # its text may hold the address, and that the token
             raise TryLater(f"the file could not be fetched: {type(error).__name__}", FETCH_AGAIN_S) from None
 
     async def _address_of(self, attachment: Attachment) -> str:
