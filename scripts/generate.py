@@ -199,7 +199,7 @@ LIFECYCLES = (
             TurnState.FAILED: "no answer came of it; its sender was told why",
             TurnState.STOPPED: "ended by `/stop`, `/new`, `/resume` or a message that interrupts",
             TurnState.ROLLED_BACK: "undone by a newer message",
-            TurnState.SUSPENDED: "its session was set aside after the third unclean end in a row",
+            TurnState.SUSPENDED: "its session was set aside after the third unclean end in a row, or because its rows cannot be read",
         },
     ),
     Lifecycle(

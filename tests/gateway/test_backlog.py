@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from structlog.testing import capture_logs
 
 from everturn.decide.admission import Admission, Policy
 from everturn.decide.backlog import Backlog
@@ -15,10 +16,16 @@ from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.platform.interface import Choice, Contact
 from everturn.store.operations.reading import explain
 from everturn.testing import FakePlatform, ManualClock, World
+from tests.contracts.store import select
 from tests.gateway.scenes import Actor, answer_to, die, restarted, told, until_ended, while_time_passes
 from tests.gateway.test_approvals import Asker
+from tests.waiting import poll
 
 HOUR = 3600.0
+IN_THE_WAY = (
+    "INSERT INTO outbox (id, key, kind, platform, source, text, state, due_at, created_at, ended_at)"
+    " VALUES (1, 'k', 'notice', 'fake', '{}', '', 'sent', 1, 1, 1)"
+)
 
 
 def settings(policy: str, age_s: float = 0.0) -> Settings:
@@ -241,3 +248,18 @@ async def test_the_question_has_buttons_and_only_who_may_speak_can_press_them(tm
         await press(world, platform, "Answer all", "ann")  # too late
         await told(platform, "one", "There is nothing from while I was away.")
     assert [each.words for each in actor.attempts] == ["three"]
+
+
+async def test_what_piled_up_is_settled_though_an_operation_failed_first(store_url: str) -> None:
+    """That is no closing store: it is logged, and the conversation is not forgotten until a restart."""
+    platform, clock = FakePlatform(), ManualClock()
+    async with World(store_url, Actor(), [platform], clock, settings("ask")) as world:
+        for planted in (IN_THE_WAY, "CREATE UNIQUE INDEX in_the_way ON outbox (platform)"):
+            await world.store.run(select, planted)
+        await pile_up(world, clock, "one", "two")
+        with capture_logs() as logs:
+            await while_time_passes(
+                world, poll(lambda: any(each["event"] == "backlog not settled" for each in logs), seen=lambda: logs)
+            )
+        await world.store.run(select, "DROP INDEX in_the_way")
+        await while_time_passes(world, told(platform, "one", "/answer newest or /skip"))

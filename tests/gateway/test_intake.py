@@ -14,6 +14,7 @@ from everturn.model import Attachment, Heard, Inbound, ReadTo, SessionSource
 from everturn.store.operations.inbox import Outcome, read_cursor
 from everturn.store.operations.reading import explain
 from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World
+from everturn.tracing import Span
 from tests.gateway.scenes import (
     Actor,
     answer_to,
@@ -26,6 +27,7 @@ from tests.gateway.scenes import (
     until_ended,
     while_time_passes,
 )
+from tests.waiting import within
 
 
 class Watchful(FakePlatform):
@@ -349,3 +351,21 @@ async def test_words_that_only_look_like_a_command_are_a_message(store_url: str)
     platform = FakePlatform()
     async with World(store_url, Actor(), [platform]):
         await ask(platform, "one", "/usr/bin is full")
+
+
+class BrokenTracer:
+    """A tracer that breaks its word: it fails."""
+
+    def record(self, span: Span) -> None:
+        """Fail."""
+        raise RuntimeError(span.name)
+
+    async def close(self) -> None:
+        """Nothing is left."""
+
+
+async def test_who_waits_for_a_commit_gets_it_whatever_fails_after_it(store_url: str) -> None:
+    """Promise 1: what follows the commit is not the caller's trouble, and the platform is told "received"."""
+    async with World(store_url, ScriptedAgent(), [FakePlatform()], tracer=BrokenTracer()) as world, within():
+        accepted = await world.gateway.intake.accept(inbound("m1", "/status"))
+    assert accepted.outcome is Outcome.ACCEPTED

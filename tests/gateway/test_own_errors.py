@@ -4,11 +4,13 @@ is not forgotten until a restart.
 
 from structlog.testing import capture_logs
 
+from everturn.agent.interface import NO_USAGE, Answer, TurnContext
 from everturn.errors import Refused, TryLater
+from everturn.model import Usage
 from everturn.store.operations.open_work import replies
 from everturn.testing import FakePlatform, Fault, ManualClock, ScriptedAgent, World
 from tests.contracts.store import select
-from tests.gateway.scenes import told, until_read, while_time_passes
+from tests.gateway.scenes import told, until_ended, until_read, while_time_passes
 
 NOT_TEXT = "half of a pair: \ud800"
 
@@ -39,3 +41,22 @@ async def test_a_platforms_words_that_no_database_takes_do_not_stop_its_chat(sto
         platform.say("one", "again")
         await while_time_passes(world, told(platform, "one", "echo: again"))
     assert "half of a pair" in dead["error"]
+
+
+class Costly:
+    """An agent whose answer comes with a number that no column takes."""
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Answer."""
+        return Answer(
+            f"re {turn.words}", usage=Usage(requests=1, input_tokens=2**70) if turn.words == "odd" else NO_USAGE
+        )
+
+
+async def test_an_answer_that_cannot_be_stored_ends_its_turn_and_the_chat_goes_on(store_url: str) -> None:
+    platform = FakePlatform()
+    async with World(store_url, Costly(), [platform]) as world:
+        message = platform.say("one", "odd")
+        assert (await until_ended(world, message, "dead"))["why"].startswith("the answer could not be stored")
+        platform.say("one", "again")
+        await told(platform, "one", "re again")

@@ -257,3 +257,13 @@ async def test_where_several_people_speak_each_row_names_its_author(life: Life) 
         role="user", content="yo", seq=2, author="bob", turn=accepted.begun.turn, at=life.now,
     ),)  # fmt: skip
     assert await life.look("SELECT author FROM message ORDER BY seq") == [("Ann B",), ("bob",)]
+
+
+async def test_what_is_collected_begins_though_the_clock_was_set_back(life: Life) -> None:
+    """Messages of an hour that has not come yet are quiet: nobody waits until it has."""
+    await life.accept("one", busy="collect")
+    await life.plant("UPDATE inbox SET busy='collect'")
+    life.clock.set_back(3600)
+    begun = await life.twice(begin_next, key_of(), life.start())
+    assert isinstance(begun, Begun)
+    assert begun.words == ("one",)

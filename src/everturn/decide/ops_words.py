@@ -19,11 +19,14 @@ def step_words(state: str, tool: str | None, effect: str | None) -> str:
     return f"tool {tool} is running" if effect == "begun" else "the model is working"
 
 
+_ASIDE = {"operator": " by an operator", "damaged": " because its rows cannot be read"}
+
+
 def set_aside(reason: str | None, ends: int, words: str) -> str:
     """Why a conversation was set aside, in one sentence."""
     text = " ".join(words.split())
     text = text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
-    after = " by an operator" if reason == "operator" else f" after {_ends(ends)}" if ends else ""
+    after = _ASIDE.get(reason or "") or (f" after {_ends(ends)}" if ends else "")
     return f"set aside{after}" + (f" while it worked on: {text}" if text else "")
 
 

@@ -36,6 +36,12 @@ def suspended(held: int, times: int = 3) -> str:
     return text
 
 
+DAMAGED = (
+    "This conversation is suspended: what is stored of its last task cannot be read. The operator sees which row that is."
+    " Just write to start a fresh conversation."
+)
+
+
 def reset(reason: str, previous: str | None) -> str:
     """For the first message of a session that replaced another by itself."""
     because = _RESET_BECAUSE.get(reason, f"the earlier one was reset ({reason})")

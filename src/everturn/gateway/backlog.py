@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import structlog
+
 from everturn import points
 from everturn.decide.backlog import ASKED_S, QUIET_S, absence
 from everturn.decide.keys import origin_of
+from everturn.errors import StoreError
 from everturn.gateway.bursts import Bursts
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.gateway.turns import Turns
 from everturn.store.operations.backlog import Backlogged, asked_before, expire_asked, held_keys, settle_backlog
+
+log = structlog.get_logger()
+RETRY_S = 30.0  # after an operation failed, which is no closing store
 
 
 class Backlogs:
@@ -55,8 +61,12 @@ class Backlogs:
         settling.add_done_callback(partial(self._settled, key))
 
     def _settled(self, key: str, settling: asyncio.Future[Backlogged]) -> None:
-        if settling.cancelled() or settling.exception() is not None:
-            return  # the store is closing: the next life finds them
+        if settling.cancelled() or isinstance(error := settling.exception(), StoreError):
+            return  # the store is closing: the next process finds them
+        if error is not None:
+            log.error("backlog not settled", key=key, error=repr(error), exc_info=error)
+            self._timers.wake_at(key, self._parts.clock.now() + RETRY_S)
+            return
         settled = settling.result()
         if settled.later is not None:
             self._timers.wake_at(key, settled.later)

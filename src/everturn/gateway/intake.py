@@ -260,21 +260,23 @@ class Intake:
         self, arrival: Arrival, start: Start | None, outer: asyncio.Future[Accepted], inner: asyncio.Future[Accepted]
     ) -> None:
         self._waiting.discard(outer)
-        if arrival.album is not None:
-            self._turns.bursts.stored_part(arrival.key)
-        error = inner.exception()
+        error = StoreUnavailable("the store is closed") if inner.cancelled() else inner.exception()
         accepted = None if error else inner.result()
-        self._parts.observing.arrived(arrival, accepted)
-        if accepted is not None and accepted.begun is not None:
-            self._turns.launch(accepted.begun)
-            if accepted.begun.spoke:
-                self._outbox.wake(arrival.key)
-        elif start is not None:
-            self._turns.give_back(arrival.key)
-        if accepted is not None:
-            self._follow(arrival, accepted)
-        if not outer.done():
-            outer.set_exception(error) if error else outer.set_result(inner.result())
+        try:
+            if arrival.album is not None:
+                self._turns.bursts.stored_part(arrival.key)
+            self._parts.observing.arrived(arrival, accepted)
+            if accepted is not None and accepted.begun is not None:
+                self._turns.launch(accepted.begun)
+                if accepted.begun.spoke:
+                    self._outbox.wake(arrival.key)
+            elif start is not None:
+                self._turns.give_back(arrival.key)
+            if accepted is not None:
+                self._follow(arrival, accepted)
+        finally:  # whatever follows the commit, the caller waits for the commit alone
+            if not outer.done():
+                outer.set_exception(error) if error else outer.set_result(inner.result())
 
     def _follow(self, arrival: Arrival, accepted: Accepted) -> None:
         self._parts.hub.publish(arrival.key, accepted.events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 import structlog
@@ -10,6 +11,7 @@ import structlog
 from everturn import points
 from everturn.decide.keys import origin_of
 from everturn.decide.recovery import Verdict, resumes_by_itself, storm
+from everturn.errors import StoreError
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
 from everturn.gateway.liveness import Liveness
@@ -26,14 +28,17 @@ from everturn.store.operations.recovery import (
     Interruption,
     Recovered,
     cut_off,
+    damaged_turns,
     interrupted_keys,
     judge,
+    quarantine,
     tell_too_old,
 )
 
 log = structlog.get_logger()
 REASONS = {"restart": "restart_timeout", "stop": "shutdown_timeout"}
 WINDOW_S = 300.0
+REMEDY = "it is kept as it is: look at it with `everturn explain`, or begin afresh with /new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +137,11 @@ class Recovery:
             now=now,
             why=THE_GATEWAY_ENDED,
         )
+        damaged = await store.read(damaged_turns, life.number)
+        for turn, key, what, unusable in damaged:
+            log.error("turn damaged", turn=turn, key=key, error=what, remedy=REMEDY)
+            if unusable:
+                await self._quarantine(turn, key, cause)
         verdicts = await store.run(judge, life.number, self._parts.settings.stuck_after)
         recovered = await asyncio.gather(*(self._cut_off(*each, cause) for each in verdicts))
         await store.run(recover_sending, life.number, self._parts.doubts(), now)
@@ -140,13 +150,28 @@ class Recovery:
 
     async def _cut_off(self, turn: int, key: str, verdict: Verdict, cause: Interruption) -> Recovered | None:
         delivery = self._parts.delivery(origin_of(key)[0])
-        recovered = await self._parts.store.run(cut_off, turn, key, verdict, cause, delivery)
+        try:
+            recovered = await self._parts.store.run(cut_off, turn, key, verdict, cause, delivery)
+        except StoreError:
+            raise
+        except Exception as error:  # one damaged row must not keep the gateway from the others
+            log.exception("turn damaged", turn=turn, key=key, error=repr(error), remedy=REMEDY)
+            return await self._quarantine(turn, key, cause)
         points.reached("recovery.turn")
+        self._tell(key, recovered)
+        log.debug("turn recovered", turn=turn, key=key, verdict=verdict)
+        return recovered
+
+    async def _quarantine(self, turn: int, key: str, cause: Interruption) -> Recovered | None:
+        delivery = self._parts.delivery(origin_of(key)[0])
+        recovered = await self._parts.store.run(quarantine, key, turn, cause.instance, turn, cause.now, delivery)
+        self._tell(key, recovered)
+        return recovered
+
+    def _tell(self, key: str, recovered: Recovered | None) -> None:
         if recovered is not None:
             self._parts.hub.publish(key, recovered.events)
             self._parts.observing.recovered(recovered.verdict)
-            log.debug("turn recovered", turn=turn, key=key, verdict=verdict)
-        return recovered
 
     async def _apply_commands(self) -> None:
         """What was accepted and not applied, before anything is scheduled: a turn that a command ends is not resumed. One that
@@ -166,7 +191,7 @@ class Recovery:
                 resumable += 1
                 self._turns.wake(key, resume=True)
             elif told_at is None and settings.resume == "auto" and key not in waiting:  # a message continues it anyhow
-                await self._tell_too_old(turn, key)
+                await self._alone(self._tell_too_old(turn, key), turn, key)
         for key in waiting:
             self._turns.wake(key)
         for key in await self._parts.store.read(answered_keys):
@@ -182,6 +207,15 @@ class Recovery:
         events = await parts.store.run(tell_too_old, turn, key, start)
         parts.hub.publish(key, events)
         self._outbox.wake(key)
+
+    async def _alone(self, work: Awaitable[None], turn: int, key: str) -> None:
+        """One row that cannot be read must not keep the gateway from the others."""
+        try:
+            await work
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("turn damaged", turn=turn, key=key, error=repr(error), remedy=REMEDY)
 
     async def _last_life(self) -> str:
         last = await self._parts.store.read(last_end, self._parts.instance)

@@ -86,7 +86,13 @@ class Runner:
         asks = answer.calls and self._parts.delivery(attempt.begun.source.platform).by_event
         if not answer.text.strip() and not asks:
             return await self.fail(attempt, "the agent gave an empty answer")
-        return await self._finish(attempt, answer)
+        try:
+            return await self._finish(attempt, answer)
+        except StoreError:
+            raise
+        except Exception as error:  # an answer that cannot be stored ends its turn, and the key is free again
+            log.exception("answer not stored", turn=attempt.begun.turn, key=attempt.begun.key, error=repr(error))
+            return await self.fail(attempt, f"the answer could not be stored: {type(error).__name__}")
 
     async def _finish(self, attempt: Attempt, answer: Answer) -> bool:
         points.reached("turn.answering")

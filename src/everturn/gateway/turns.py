@@ -15,6 +15,7 @@ from everturn.gateway.asking import Questions
 from everturn.gateway.at_work import show_at_work
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.bursts import Bursts
+from everturn.gateway.failed_claims import Claimed, FailedClaims
 from everturn.gateway.lanes import Lanes
 from everturn.gateway.observing import outcome_of
 from everturn.gateway.outbox import Outbox
@@ -50,6 +51,7 @@ class Turns:
         self.streams = Streams(self._slots)
         self.bursts = Bursts(parts.clock, self.wake)
         self.watching = Watching(parts, self._slots, self._runner)
+        self._failed_claims = FailedClaims(parts, outbox, self.bursts)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
         self._stopping = False
@@ -179,8 +181,8 @@ class Turns:
         claim = self._parts.store.run(begin_next, key, start)
         claim.add_done_callback(partial(self._claimed, key))
 
-    def _claimed(self, key: str, claim: asyncio.Future[Begun | NotYet | Waits | Later | None]) -> None:
-        begun = None if claim.cancelled() or claim.exception() else claim.result()
+    def _claimed(self, key: str, claim: asyncio.Future[Claimed]) -> None:
+        begun = self._failed_claims.result_of(key, claim)
         if isinstance(begun, Begun):
             self._parts.hub.publish(key, begun.events)
             if begun.spoke or self._parts.delivery(begun.source.platform).streams:

@@ -116,7 +116,8 @@ def _together(key: str, waiting: list[Waiting], start: Start) -> list[Waiting] |
     collected = list(takewhile(lambda each: each.busy == BusyMode.COLLECT, waiting))
     if collected:
         quiet = quiet_at([each.accepted_at for each in collected], start.collect_s)
-        return Later(key, quiet) if start.at < quiet else collected
+        waits = start.at < quiet <= start.at + start.collect_s  # a clock that was set back makes nobody wait longer
+        return Later(key, quiet) if waits else collected
     # An album is one message, though somebody else may have spoken between its parts.
     album = [each for each in waiting if each.album is not None and each.album == waiting[0].album]
     if album:

@@ -225,10 +225,18 @@ def _reply(row: Row, again: tuple[float | None, str | None]) -> Json:
     return {
         "reply": str(number), "key": key, **_where(source), "platform": platform, "kind": kind,
         "text": text[:REPLY_CHARS], "state": state, "attempts": attempts, "due_at": due_at, "valid_until": valid_until,
-        "error": error, "created_at": created_at, "ended_at": ended_at, "parts_out": len(_parts(parts)),
+        "error": error, "created_at": created_at, "ended_at": ended_at, "parts_out": _count(parts),
         "tries": max(attempts, tries + (state == "sending")), "tried_at": tried_at, "given_up": given_up,
         "sent_again_at": again[0], "sent_again_by": again[1], "turn": str(turn) if turn else None,
     }  # fmt: skip
+
+
+def _count(parts: str) -> int:
+    """How many parts are out; a damaged list is shown as none, and does not hide the others."""
+    try:
+        return len(_parts(parts))
+    except msgspec.MsgspecError:
+        return 0
 
 
 def _where(stored: object) -> Json:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from everturn.decide import words
 from everturn.decide.recovery import CutOff, Verdict, blame, drain_counts
 from everturn.decide.session import Reset, choose
-from everturn.model import Event, ResumePending, SessionEntry
+from everturn.model import Event, ResumePending, SessionEntry, Suspended
 from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import end_open_turn, release
 from everturn.store.operations.bubbles import pause
 from everturn.store.operations.entries import lock_entry
+from everturn.store.operations.questions import CLOSE_QUESTIONS
 from everturn.store.operations.spending import count_lost_call
 from everturn.store.operations.telling import Delivery, Fact, events_of, fact, report, tell
 from everturn.store.operations.turn_values import Start
@@ -25,8 +26,18 @@ _CUT_OFF = (
     " FROM turn t JOIN entry e ON e.key=t.key WHERE "
 )
 CUT_OFF_ALL = _CUT_OFF + "t.instance=$1 AND t.ended_at IS NULL AND t.state='running' ORDER BY t.id"
+HOLD_WAITING = "UPDATE inbox SET why='held' WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'"
 THE_GATEWAY_ENDED = "the gateway ended"
 CUT_OFF_ONE = _CUT_OFF + "t.id=$1 AND t.state='running'"
+
+
+VERDICTS = frozenset(Verdict)
+# Of an instance's open turns, those that no rule below knows what to do with.
+DAMAGED = (
+    "SELECT id, key, state, verdict FROM turn WHERE instance=$1 AND ended_at IS NULL"
+    " AND (state NOT IN ('running','waiting','interrupted') OR verdict NOT IN ('requeue','count','spare','suspend'))"
+)
+DAMAGE = "damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +78,7 @@ def judge(instance: int, stuck_after: int) -> Op[list[tuple[int, str, Verdict]]]
         for row in rows
     ]
     verdicts = blame(turns, stuck_after)
-    kept = {row[0]: Verdict(row[6]) for row in rows if row[6]}
+    kept = {row[0]: Verdict(row[6]) for row in rows if row[6] in VERDICTS}  # an unknown one is found anew
     for turn in turns:
         if turn.turn not in kept and verdicts[turn.turn] in {Verdict.SPARE, Verdict.SUSPEND}:
             yield sql("UPDATE turn SET verdict=$2 WHERE id=$1", turn.turn, verdicts[turn.turn])
@@ -141,6 +152,65 @@ def _suspend(entry: SessionEntry, turn: int, cause: Interruption, delivery: Deli
     return Recovered(key=entry.key, verdict=Verdict.SUSPEND, events=events)
 
 
+def damaged_turns(instance: int) -> Op[list[tuple[int, str, str, bool]]]:
+    """The open turns of an instance with an unknown state or verdict: turn, key, what is wrong, and whether it is the state."""
+    rows = yield sql(DAMAGED, instance)
+    known = {"running", "waiting", "interrupted"}
+    return [
+        (
+            turn,
+            key,
+            f"unknown verdict {verdict!r}" if state in known else f"unknown state {state!r}",
+            state not in known,
+        )
+        for turn, key, state, verdict in rows
+    ]
+
+
+def quarantine(
+    key: str, turn: int | None, holder: int | None, notice: int, at: float, delivery: Delivery
+) -> Op[Recovered | None]:
+    """Suspend a session whose rows cannot be read, and read none of them: the messages of its open turn are dead letters, its
+    user gets a notice, and nobody meets it again who does not ask for it. `turn` and `holder` are its fence; None when it
+    points elsewhere by now.
+    """
+    entry = yield from lock_entry(key)
+    if entry is None or entry.session_id is None or (entry.turn, entry.holder) != (turn, holder):
+        return None
+    if entry.turn is not None:
+        yield from _end_unread(entry, at)
+    yield from release(entry)
+    yield sql(HOLD_WAITING, key)
+    yield sql("UPDATE entry SET state='suspended', reason=$2, marked_at=$3 WHERE key=$1", key, DAMAGE, at)
+    facts = yield from tell(notice, key, entry.origin, words.DAMAGED, "suspended", at, delivery, turn)
+    if delivery.by_event and turn is not None:
+        facts = [*facts, fact("turn", at, turn=str(turn), state="suspended")]
+    events = yield from report(key, entry.event_seq, facts)
+    return Recovered(key=key, verdict=Verdict.SUSPEND, events=events)
+
+
+def _end_unread(entry: SessionEntry, at: float) -> Op[None]:
+    """End the key's open turn as it is: what is on the screen stays, what it called has no results."""
+    yield sql("DELETE FROM outbox WHERE id=$1 AND state='open'", entry.turn)
+    yield sql(CLOSE_QUESTIONS, entry.turn, at, DAMAGE)
+    yield sql(
+        "UPDATE turn SET state='suspended', ended_at=$2, why=$3, verdict=NULL WHERE id=$1", entry.turn, at, DAMAGE
+    )
+    yield sql(
+        "UPDATE inbox SET state='dead', ended_at=$3, dead_at=$3, why='suspended'"
+        " WHERE key=$1 AND turn=$2 AND ended_at IS NULL AND state='claimed'",
+        entry.key, entry.turn, at,
+    )  # fmt: skip
+
+
+def quarantine_idle(key: str, notice: int, at: float, delivery: Delivery) -> Op[Recovered | None]:
+    """The same for a key that nobody holds, whatever turn it points at."""
+    entry = yield from lock_entry(key)
+    if entry is None or entry.holder is not None or isinstance(entry.state, Suspended):
+        return None
+    return (yield from quarantine(key, entry.turn, None, notice, at, delivery))
+
+
 def suspend_session(key: str, at: float, reason: str = "stuck") -> Op[bool]:
     """Quarantine what the key points at; nothing is deleted. False for a key without a session."""
     entry = yield from lock_entry(key)
@@ -158,10 +228,7 @@ def _set_aside(entry: SessionEntry, mark: str | None, reason: str, at: float, sa
         yield from release(entry)
     if mark is not None:
         yield sql("UPDATE session SET mark=$2 WHERE session_id=$1", entry.session_id, mark)
-    yield sql(
-        "UPDATE inbox SET why='held' WHERE key=$1 AND ended_at IS NULL AND state='waiting' AND kind='message'",
-        entry.key,
-    )
+    yield sql(HOLD_WAITING, entry.key)
     yield sql("UPDATE entry SET state='suspended', reason=$2, marked_at=$3 WHERE key=$1", entry.key, reason, at)
 
 

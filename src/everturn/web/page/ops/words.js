@@ -105,7 +105,7 @@ export const stateName = (state) => STATES[state] ?? String(state ?? '').replace
 const WHY = {
   stuck: 'it was running when the gateway died several times', restart_timeout: 'cut off by a restart', shutdown_timeout: 'cut off by a stop', restart_interrupted: 'the gateway ended without warning',
   'the gateway ended': 'the gateway ended while it was running', failed: 'the agent failed', suspended: 'the conversation was set aside', '/stop': 'somebody stopped it', '/new': 'a fresh conversation was begun',
-  queue_full: 'too many messages were waiting', too_long: 'it is longer than what is taken',
+  queue_full: 'too many messages were waiting', too_long: 'it is longer than what is taken', damaged: 'what is stored of it cannot be read',
   unstorable: 'it could not be stored as it came', operator: 'you did it here',
 };
 /** A stored reason in plain words. */

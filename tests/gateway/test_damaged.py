@@ -1,0 +1,77 @@
+"""One damaged row: the gateway starts, everybody else goes on, the log names the row, and it is not met again."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from everturn.decide import words
+from everturn.gateway.parts import Settings
+from everturn.testing import FakePlatform, ManualClock, World, key_of
+from tests.contracts.store import select
+from tests.gateway.scenes import IDLE_HOUR, Actor, answer_to, ask, die, entry_of, told, while_time_passes
+
+# What a streaming message of the turn would be, with parts that no parser takes.
+BROKEN_JSON = (
+    "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, created_at, parts)"
+    " SELECT id, key, id, 'reply', 'fake', '{}', '', 'open', 1, 1, '{' FROM turn WHERE id=(SELECT min(id) FROM turn)"
+)
+UNKNOWN_STATE = "UPDATE turn SET state='odd' WHERE id=(SELECT min(id) FROM turn)"
+UNKNOWN_VERDICT = "UPDATE turn SET verdict='odd' WHERE id=(SELECT min(id) FROM turn)"
+
+
+async def two_cut_off(world: World, platform: FakePlatform, agent: Actor, damage: str) -> None:
+    """The turns of two chats are cut off, and a row of the first is damaged."""
+    for chat in ("one", "two"):
+        platform.say(chat, f"tool hold {chat}")
+        await agent.held(f"tool hold {chat}")
+    await world.store.run(select, damage)
+    await die(world)
+    agent.release()
+
+
+@pytest.mark.parametrize("damage", [UNKNOWN_STATE, BROKEN_JSON], ids=["state", "json"])
+async def test_a_turn_that_cannot_be_read_is_suspended_alone(store_url: str, damage: str) -> None:
+    """Promise 9: its people are told and can begin afresh; nobody else notices."""
+    platform, agent = FakePlatform(), Actor()
+    with capture_logs() as logs:
+        async with World(store_url, agent, [platform], ManualClock()) as world:
+            await two_cut_off(world, platform, agent, damage)
+            await world.start()
+            await while_time_passes(world, told(platform, "one", words.DAMAGED))
+            await told(platform, "two", answer_to("tool hold two"))
+            entry = await entry_of(world, platform, "one")
+            await ask(platform, "one", "again")
+    assert getattr(entry.state, "reason", "") == "damaged"
+    errors = [each for each in logs if each["log_level"] == "error"]
+    assert {each["key"] for each in errors} == {key_of(platform, "one")}
+    assert any("remedy" in each for each in errors)
+
+
+async def test_a_verdict_that_nobody_knows_is_found_anew(store_url: str) -> None:
+    platform, agent = FakePlatform(), Actor()
+    with capture_logs() as logs:
+        async with World(store_url, agent, [platform]) as world:
+            await two_cut_off(world, platform, agent, UNKNOWN_VERDICT)
+            await world.start()
+            for chat in ("one", "two"):
+                await told(platform, chat, answer_to(f"tool hold {chat}"))
+    assert [(each["event"], each["key"]) for each in logs if each["log_level"] == "error"] == [
+        ("turn damaged", key_of(platform, "one"))
+    ]
+
+
+async def test_a_key_whose_rows_cannot_be_read_is_suspended_after_some_tries(store_url: str) -> None:
+    """A message meets the damaged row of an earlier task: it was forgotten until a restart, and met it there again."""
+    platform, agent, clock = FakePlatform(), Actor(), ManualClock()
+    async with World(store_url, agent, [platform], clock, Settings(resume="on_message", policies=IDLE_HOUR)) as world:
+        platform.say("one", "hold")
+        await agent.held("hold")
+        await die(world)
+        agent.release()
+        await world.start()
+        await world.store.run(select, BROKEN_JSON)
+        clock.advance(7200)
+        with capture_logs() as logs:
+            platform.say("one", "meets it")
+            await while_time_passes(world, told(platform, "one", words.DAMAGED))
+        await ask(platform, "one", "again")
+    assert [each["failures"] for each in logs if each["event"] == "turn not begun"] == [1, 2, 3]
