@@ -36,14 +36,15 @@ class Gateway:
         self._program: Program | None = None
         self.url = f"http://127.0.0.1:{self._port}"
 
-    def start(self) -> None:
-        """Begin a life."""
+    def start(self, *, serves: bool = True) -> None:
+        """Start the process, and wait until it listens; one that may end before that is not waited for."""
         path = os.pathsep.join(filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")]))
         self._program = Program(
             "run", "--port", self._port, home=self.home, EVERTURN_AGENT_KIND="python",
             EVERTURN_AGENT_OBJECT="tests.browser.talker:agent", PYTHONPATH=path, TALKER_GO=str(self.go),
         )  # fmt: skip
-        self._program.shows(self.url)
+        if serves:
+            self._program.shows(self.url)
 
     def kill(self) -> None:
         """End as by SIGKILL."""
