@@ -9,6 +9,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 from starlette.types import Scope as Request
 
@@ -28,18 +29,21 @@ from everturn.decide.access import (
     own_origin,
 )
 from everturn.errors import StoreError
-from everturn.store.interface import Store
+from everturn.store.interface import Op, P, Store
 from everturn.store.operations.access import AccessKey, find_key, find_visit, key_used
-from everturn.web.answers import Header, Reply, refusal, retry_after
+from everturn.web.answers import Header, Reply, not_now, refusal, retry_after
 from everturn.web.buckets import Buckets
 from everturn.web.queries import header_of
 
+T = TypeVar("T")
 VISITOR = "everturn.visitor"
 CHALLENGE: Header = (b"www-authenticate", b'Bearer realm="everturn"')
 NOTED_EVERY_S = 60.0
 LOGINS = 10  # failed attempts of one address before it must wait
 LOGIN_REFILL_S = 60.0
 SECRET_CHARS = 200
+LOOK_UPS = 500  # questions to the database who somebody is, at the same time
+LOOK_UP_S = 2.0
 RECOGNISED_WITHIN_S = 2.0  # where nobody is turned away
 
 
@@ -92,6 +96,7 @@ class Access:
         self._bearer = b"Bearer " + self._token
         self._store = store
         self._clock = clock
+        self._looking_up = 0
         self._noted: dict[str, float] = {}
         self._per_minute = per_minute
         self._requests = Buckets(clock, per_minute, 60 / per_minute) if per_minute else None
@@ -158,7 +163,7 @@ class Access:
         if scheme.lower() != b"bearer" or not 0 < len(secret) <= SECRET_CHARS:
             return None
         secret_hash = hashed(secret)
-        key = await self._store.read(find_key, secret_hash)
+        key = await self._look_up(find_key, secret_hash)
         if key is None:
             return None
         return self._with_key(key, secret_hash)
@@ -170,12 +175,31 @@ class Access:
             return None
         self._by_name(scope)
         visit_hash = hashed(secret)
-        visit = await self._store.read(find_visit, visit_hash, self._clock.now())
+        visit = await self._look_up(find_visit, visit_hash, self._clock.now())
         if visit is None:
             return None
         if visit.key is None or visit.key_hash is None:
             return Visitor("owner", OWNER, visit=visit_hash)
         return self._with_key(visit.key, visit.key_hash, visit_hash)
+
+    async def _look_up(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Ask the database who somebody is. While it does not answer, so many questions wait for it and no more, whether or not
+        those who asked hung up: everybody else is told to come again.
+        """
+        if self._looking_up >= LOOK_UPS:
+            raise NotAdmitted(not_now(web_words.CANNOT_LOOK_UP))
+        found = self._store.read(operation, *args, **kwargs)
+        self._looking_up += 1
+        found.add_done_callback(self._looked_up)
+        try:
+            async with asyncio.timeout(LOOK_UP_S):
+                return await asyncio.shield(found)
+        except TimeoutError:
+            raise NotAdmitted(not_now(web_words.CANNOT_LOOK_UP)) from None
+
+    def _looked_up(self, found: asyncio.Future[Any]) -> None:
+        self._looking_up -= 1
+        found.exception()  # whoever asked may be gone
 
     def _with_key(self, key: AccessKey, secret_hash: str, visit: str | None = None) -> Visitor:
         """Somebody with a key, or a browser that was let in by one: it has the key's rights and counts as the key."""

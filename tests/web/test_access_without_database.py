@@ -1,0 +1,48 @@
+"""The door while the database does not answer: what waits for it is bounded, and everybody else is told."""
+
+import asyncio
+
+from everturn.clock import SystemClock
+from everturn.decide.access import Place
+from everturn.store.postgres import PostgresStore
+from everturn.web.access import LOOK_UPS, Access, NotAdmitted
+from tests.postgres import PostgresServer
+from tests.store.cutting_proxy import CuttingProxy
+from tests.store.engine_operations import closing
+from tests.waiting import read_until, within
+
+CLIENT = ("192.0.2.7", 4711)
+
+
+async def status_of(access: Access, secret: str) -> int:
+    """What somebody with this key is answered."""
+    headers = [(b"authorization", b"Bearer " + secret.encode())]
+    try:
+        await access.admit({"path": "/control/status", "method": "GET", "headers": headers, "client": CLIENT})
+    except NotAdmitted as refused:
+        return refused.reply.status
+    return 200
+
+
+async def test_look_ups_are_bounded_while_the_database_is_silent(postgres: PostgresServer, database_url: str) -> None:
+    async with CuttingProxy(postgres.port) as proxy:
+        url = proxy.url(database_url)
+        async with closing(await PostgresStore.open(url, close_within_s=0.3)) as store:
+            access = Access(token="t" * 43, store=store, clock=SystemClock(), place=Place(), per_minute=0)
+            assert await status_of(access, "nobody's") == 401
+            proxy.frozen = True
+            asking = [asyncio.ensure_future(status_of(access, f"key {number}")) for number in range(LOOK_UPS)]
+            await read_until(lambda: waiting(store), lambda number: number > LOOK_UPS / 2)
+            async with within():
+                assert await status_of(access, "one more") == 503
+            for each in asking[1:]:
+                each.cancel()  # they hang up
+            assert await status_of(access, "yet one more") == 503
+            assert await waiting(store) < LOOK_UPS
+            async with within():
+                assert await asking[0] == 503
+
+
+async def waiting(store: PostgresStore) -> int:
+    """How many questions wait for the database."""
+    return store.meters().waiting
