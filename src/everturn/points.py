@@ -32,7 +32,7 @@ ALL: frozenset[str] = frozenset(
         "effect.acted",  # the effect ran, its result is not stored
         "effect.committed",  # its result is stored
         "approval.asked",  # a question is stored, its turn waits and nobody holds the key
-        "approval.answered",  # the answer to a question is stored, its turn was not woken
+        "approval.answered",  # that nobody answered in time is stored, its turn was not woken
         "session.compacted",  # the key and its turn have moved to a child session
         "turn.joined",  # what the user wrote meanwhile is part of the turn's transcript
         "turn.told",  # how the turn goes is stored as a notice, nobody saw it yet

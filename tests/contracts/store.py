@@ -339,6 +339,18 @@ class Life(Values):
         assert applied is not None
         return applied
 
+    async def answered(
+        self, text: str, chat: str = "c", terms: Terms | None = None, **about: str
+    ) -> tuple[Applied, str]:
+        """A command, applied twice, and what it says."""
+        arrival = self.arrival(text, chat, **about)
+        await self.store.run(accept, arrival, QUEUE, None)
+        self.clock.advance(1)
+        applied = await self.twice(apply_command, arrival.id, "unused", self.now, self.delivery, terms or self.terms())
+        ((said,),) = await self.look("SELECT text FROM outbox WHERE id=$1", arrival.id)
+        assert applied is not None
+        return applied, str(said)
+
     async def die(self, reason: str = "restart_interrupted") -> list[Recovered]:
         """This life is over, and what it left is put right."""
         verdicts = await self.store.run(judge, self.instance, self.stuck_after)

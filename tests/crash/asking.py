@@ -1,11 +1,11 @@
-"""An agent whose calls need a yes, and whose conversation is compacted before it answers; and the people who say yes."""
+"""An agent whose calls need an approval, and whose conversation is compacted before it answers; and people who approve, or do not."""
 
 import re
+from collections.abc import Awaitable, Callable
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.model import Effect, ToolCall, Usage
-from everturn.store.operations.approvals import ApprovalAnswer
-from everturn.testing import FakePlatform, World, key_of
+from everturn.testing import FakePlatform, World
 from tests.crash.lives import LedgerAgent, answer_to
 
 PLAN = Usage(requests=1, input_tokens=100, output_tokens=100)
@@ -38,23 +38,29 @@ def questions(platform: FakePlatform) -> list[int]:
 
 
 async def asks(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
-    """The first question is answered by a command, the second as by a button; each life presses it again."""
+    """Each question is answered by a command."""
 
+    def allow() -> None:
+        platform.say_once("one", f"/approve {questions(platform)[-1]}")
+
+    await _answered(world, platform, allow)
+
+
+async def expires(world: World, platform: FakePlatform, _agent: LedgerAgent) -> None:
+    """Nobody answers in time."""
+    await _answered(world, platform, world.gateway.approvals.expire_once)
+
+
+async def _answered(world: World, platform: FakePlatform, settle: Callable[[], Awaitable[int] | None]) -> None:
     def answered() -> bool:
         return answer_to(WORDS) in platform.texts("one")
 
     platform.say_once("one", WORDS)
-    for place in (0, 1):
-        await platform.until(lambda asked=place + 1: answered() or len(questions(platform)) >= asked)  # type: ignore[misc]
-        await _allow(world, platform, place, questions(platform)[place])
+    for asked in (1, 2):
+        await platform.until(lambda asked=asked: answered() or len(questions(platform)) >= asked)  # type: ignore[misc]
+        settling = settle()
+        if settling is not None:
+            await settling
     await platform.until(answered)
     assert len(questions(platform)) == 2
     await world.stop()
-
-
-async def _allow(world: World, platform: FakePlatform, place: int, number: int) -> None:
-    if place == 0:
-        platform.say_once("one", f"/approve {number}")
-        return
-    yes = ApprovalAnswer(allow=True, at=world.clock.now(), by="fake:ann", id=number)
-    await world.gateway.approvals.answer(key_of(platform, "one"), yes)

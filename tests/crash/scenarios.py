@@ -16,7 +16,7 @@ from everturn.testing import FakePlatform
 from everturn.testing_model import read_log
 from tests.contracts.store import broken, select
 from tests.crash import admitted, changed_chats, operated, sent_files
-from tests.crash.asking import AskingAgent, asks
+from tests.crash.asking import AskingAgent, asks, expires
 from tests.crash.busy_lives import FIRST, SECOND, Digger, answers
 from tests.crash.filling import Filling
 from tests.crash.homes import Homes
@@ -86,8 +86,14 @@ def asking(homes: Homes, death: Death | None) -> Life:
     return replace(life, agent=AskingAgent, play=asks, settings=settings)
 
 
+def expiring(homes: Homes, death: Death | None) -> Life:
+    """The same, but nobody answers."""
+    life = asking(homes, death)
+    return replace(life, play=expires, settings=replace(life.settings, approval_expires_s=0.0))
+
+
 def approved(life: Life, at: object) -> None:
-    """Nothing was asked twice or ran without an approval; the key stands on the child session, with every call and its result."""
+    """Nothing was asked twice, or ran twice or without an approval; the key stands on the child session, with every call and its result."""
     nothing_wrong(life, at)
     roles = [row.role for row in transcript_of(life)]
     assert roles == ["summary", "user", "assistant", "tool", "tool", "assistant"], at
@@ -149,6 +155,7 @@ SCENARIOS: dict[str, Scenario] = {
     **{mode: busy(mode) for mode in ("steer", "interrupt", "rollback")},
     "sends": Scenario(lambda homes, death: homes.fresh("sends", death), sent_once),
     "asks": Scenario(asking, approved, cancelled=True),
+    "expires": Scenario(expiring, approved, ("approval.asked", "approval.answered"), cancelled=True),
     "model": Scenario(with_a_model, asked_once),
     "files": own(sent_files.Teller, sent_files.delivered_once, platform=sent_files.Albums),
     "operator": own(operated.Operated, operated.seen_once, "action.committed"),

@@ -27,8 +27,7 @@ from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.gateway.parts import Settings
 from everturn.model import Effect, ToolCall
 from everturn.platform.interface import Limits
-from everturn.store.operations.approvals import ApprovalAnswer
-from everturn.testing import Fault, World, key_of
+from everturn.testing import Fault, World
 from tests.crash.asking import questions
 from tests.crash.lives import DONE, STUCK, Death, die_at
 from tests.crash.noting import Noting, NotingCards, NotingDeletions, NotingEdits
@@ -227,7 +226,7 @@ async def play(stream: Stream) -> int:
 
 async def _ended(stream: Stream, world: World, platform: Noting) -> int:
     if stream.asks:
-        await _say_yes(world, platform)
+        await _approve(world, platform)
     life = await _until(world, partial(_has_ended, stream, platform))
     while stream.resends and _in_doubt(platform, life):
         await _send_again(world, platform)
@@ -238,16 +237,16 @@ async def _ended(stream: Stream, world: World, platform: Noting) -> int:
     return DONE
 
 
-async def _until(world: World, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """What became of the message, as soon as this is true of it."""
-    return await read_until(partial(life_of, world, "m1"), true, LONGEST_S)
+async def _until(world: World, true: Callable[[dict[str, Any]], bool], message: str = "m1") -> dict[str, Any]:
+    """What became of a message, as soon as this is true of it."""
+    return await read_until(partial(life_of, world, message), true, LONGEST_S)
 
 
-async def _say_yes(world: World, platform: Noting) -> None:
-    """A person presses the button; in each life again."""
+async def _approve(world: World, platform: Noting) -> None:
+    """The same person approves from another chat, so that what is said there is not on the screen that is looked at."""
     await platform.until(lambda: bool(questions(platform)), LONGEST_S)
-    yes = ApprovalAnswer(allow=True, at=world.clock.now(), by="fake:ann", id=questions(platform)[0])
-    await world.gateway.approvals.answer(key_of(platform, "one"), yes)
+    platform.say_once("two", f"/approve {questions(platform)[0]}")
+    await _until(world, lambda life: [each["state"] for each in life["replies"]] == ["sent"], "m2")
 
 
 def _in_doubt(platform: Noting, life: dict[str, Any]) -> bool:

@@ -13,9 +13,8 @@ from everturn.errors import OutcomeUnknown
 from everturn.gateway.parts import Settings
 from everturn.model import ACTIVE, Effect, Event, Inbound, SessionSource, ToolCall
 from everturn.platform.api import ApiPlatform
-from everturn.store.operations.approvals import ApprovalAnswer, answer_approval
-from everturn.store.operations.telling import Delivery, events_after
-from everturn.testing import FakePlatform, Fault, ManualClock, World, key_of
+from everturn.store.operations.telling import events_after
+from everturn.testing import FakePlatform, Fault, ManualClock, World
 from tests.gateway.scenes import (
     entry_of,
     happened,
@@ -103,19 +102,6 @@ async def test_words_from_before_the_question_do_not_undo_its_answer(store_url: 
         platform.say("one", "/approve")
         await told(platform, "one", "done: shell used")
     assert agent.used[0] == "shell"
-
-
-async def test_a_death_right_after_the_answer_leaves_nobody_waiting(store_url: str) -> None:
-    """The answer is committed, its turn was not woken: recovery wakes it."""
-    platform, agent = FakePlatform(), Asker()
-    async with World(store_url, agent, [platform]) as world:
-        platform.say("one", "shell")
-        await told(platform, "one", "May I use shell?")
-        yes = ApprovalAnswer(allow=True, at=world.clock.now(), by="fake:ann")
-        await world.store.run(answer_approval, key_of(platform, "one"), yes, Delivery(by_event=False))
-        await restarted(world)
-        await told(platform, "one", "done: shell used")
-    assert agent.used == ["shell"]
 
 
 async def test_a_waiting_turn_holds_no_slot_and_a_stop_finds_nothing_to_cut_off(store_url: str) -> None:

@@ -4,19 +4,16 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as changed
 
-from everturn.decide.approvals import Scope
+from everturn.decide import approval_words
 from everturn.decide.keys import Isolation
 from everturn.errors import FenceLost
 from everturn.model import ACTIVE, Effect, ToolCall
 from everturn.store.operations.approvals import (
-    Answered,
-    ApprovalAnswer,
     Asking,
     May,
-    Outcome,
     Permission,
-    answer_approval,
     ask_first,
     due_approvals,
     expire_approval,
@@ -30,7 +27,7 @@ from everturn.store.operations.turns import effects_of, step
 from tests.contracts.store import BY_EVENT, BY_OUTBOX, Life, broken, key_of, living, response
 
 DAY = 86_400.0
-ANN, BOB = "fake:ann", "fake:bob"
+BOB = "fake:bob"
 SHELL = ToolCall(id="call", name="shell", effect=Effect.ONCE, ask="Run: rm -r x")
 
 
@@ -57,11 +54,6 @@ async def asked(life: Life, chat: str = "c") -> int:
     permission = await life.store.run(ask_first, begun, SHELL, question)
     assert permission.may is May.ASKED
     return question.id
-
-
-async def answer(life: Life, *, allow: bool = True, by: str | None = ANN, chat: str = "c", **more: object) -> Answered:
-    value = ApprovalAnswer(allow=allow, at=life.now, by=by, **more)  # type: ignore[arg-type]
-    return await life.store.run(answer_approval, key_of(chat), value, life.delivery)
 
 
 async def asks_again(life: Life, chat: str = "c") -> Permission:
@@ -94,9 +86,8 @@ async def test_an_answer_is_one_row_and_wakes_its_turn_without_a_note(life: Life
     allow = state == "approved"
     await asked(life)
     life.clock.advance(3 * DAY)
-    value = ApprovalAnswer(allow=allow, at=life.now, by=ANN, words="not there")
-    answered = await life.twice(answer_approval, key_of(), value, life.delivery)
-    assert (answered.outcome, answered.key) == (state, key_of())
+    _, said = await life.answered("/approve" if allow else "/deny not there")
+    assert said.lower().startswith(f"{state}: shell")
     assert await life.store.read(answered_keys) == [key_of()]
     begun = await life.began()
     permission = await life.twice(ask_first, begun, SHELL, asking(life))
@@ -109,47 +100,47 @@ async def test_an_answer_is_one_row_and_wakes_its_turn_without_a_note(life: Life
 
 async def test_a_late_answer_changes_nothing(life: Life) -> None:
     number = await asked(life)
-    await answer(life, allow=False)
-    life.clock.advance(1)
-    assert (await answer(life, id=number)).outcome is Outcome.NO_LONGER_OPEN
-    assert (await answer(life)).outcome is Outcome.NOTHING_ASKED
+    await life.answered("/deny")
+    assert (await life.answered(f"/approve {number}"))[1] == approval_words.no_longer_open()
+    assert (await life.answered("/approve"))[1] == approval_words.nothing_asked()
     assert await life.states("approval") == ["denied"]
-    assert (await answer(life, chat="elsewhere")).outcome is Outcome.NOTHING_ASKED
+    assert (await life.answered("/approve", "elsewhere"))[1] == approval_words.nothing_asked()
 
 
 @pytest.mark.parametrize(
-    ("by", "said", "approvers", "outcome"),
+    ("by", "text", "approvers", "state"),
     [
-        (ANN, "yes", (), "approved"),
-        (BOB, "yes", (), "not_yours"),
-        (BOB, "no", (), "not_yours"),
-        (None, "yes", (), "not_yours"),
-        (ANN, "yes", (BOB,), "not_yours"),
-        (ANN, "no", (BOB,), "denied"),
-        (BOB, "yes", (BOB,), "approved"),
+        ("ann", "/approve", (), "approved"),
+        ("bob", "/approve", (), "open"),
+        ("bob", "/deny", (), "open"),
+        ("", "/approve", (), "open"),
+        ("ann", "/approve", (BOB,), "open"),
+        ("ann", "/deny", (BOB,), "denied"),
+        ("bob", "/approve", (BOB,), "approved"),
     ],
 )
 async def test_an_answer_is_bound_to_people(
-    life: Life, by: str | None, said: str, approvers: tuple[str, ...], outcome: str
+    life: Life, by: str, text: str, approvers: tuple[str, ...], state: str
 ) -> None:
     await asked(life)
-    answered = await answer(life, by=by, allow=said == "yes", approvers=approvers)
-    assert answered.outcome == outcome
-    assert (answered.key is None) is (outcome == "not_yours")
+    terms = changed(life.terms(), approvers=approvers)
+    _, said = await life.answered(text, terms=terms, user_id=by)
+    assert await life.states("approval") == [state]
+    assert (said == approval_words.not_yours(approvers=bool(approvers))) is (state == "open")
 
 
 async def test_an_answer_may_come_from_another_chat_by_its_number(life: Life) -> None:
     number = await asked(life)
     await life.talk(chat="other")
-    answered = await answer(life, chat="other", id=number)
-    assert (answered.outcome, answered.key) == (Outcome.APPROVED, key_of())
+    applied, _ = await life.answered(f"/approve {number}", "other")
+    assert applied.wakes == key_of()
     assert (await asks_again(life)).may is May.ALLOWED
 
 
 @pytest.mark.parametrize(("scope", "same", "fresh"), [("once", 0, 0), ("session", 1, 0), ("always", 1, 1)])
 async def test_a_yes_is_remembered_as_long_as_was_said(life: Life, scope: str, same: int, fresh: int) -> None:
     await asked(life)
-    await answer(life, scope=Scope(scope))
+    await life.answered(f"/approve {scope}")
     begun = await life.began()
     assert (await life.store.run(ask_first, begun, SHELL, asking(life))).may is May.ALLOWED
     await life.finish(begun, 1)
@@ -168,7 +159,7 @@ async def remembers(life: Life, *people: str) -> None:
         begun = await life.called("hello", person, user_id=person)
         await life.store.run(step, begun, response(begun, 1, "call", at=life.now), None, None, prove_it=False)
         await life.store.run(ask_first, begun, SHELL, asking(life))
-        await answer(life, chat=person, by=f"fake:{person}", scope=Scope.ALWAYS)
+        await life.answered("/approve always", person, user_id=person)
         await life.finish(await life.began(person), 1)
 
 
@@ -206,8 +197,8 @@ async def test_nobody_acts_with_a_yes_of_whoever_spoke_last(
 async def test_a_question_of_a_shared_turn_is_for_who_began_it(life: Life, how: str) -> None:
     begun = await shared(life, how)
     await life.store.run(ask_first, begun, SHELL, asking(life))
-    assert (await answer(life, chat="s", by=ANN)).outcome is Outcome.NOT_YOURS
-    assert (await answer(life, chat="s", by="fake:eve", scope=Scope.ALWAYS)).outcome is Outcome.APPROVED
+    assert (await life.answered("/approve", "s", user_id="ann"))[1] == approval_words.not_yours(approvers=False)
+    assert (await life.answered("/approve always", "s", user_id="eve"))[1].startswith("Approved: shell")
     again = await life.began("s")
     assert again.authors == begun.authors
     assert (await life.store.run(ask_first, again, SHELL, asking(life))).may is May.ALLOWED
@@ -220,10 +211,10 @@ async def test_a_question_expires_visibly_and_its_turn_goes_on(life: Life) -> No
     number = await asked(life)
     assert await life.store.read(due_approvals, life.now + 7 * DAY - 1) == []
     life.clock.advance(7 * DAY)
-    assert (await answer(life, id=number)).outcome is Outcome.NO_LONGER_OPEN
+    assert (await life.answered(f"/approve {number}"))[1] == approval_words.no_longer_open()
     assert await life.store.read(due_approvals, life.now) == [(number, key_of())]
     await life.twice(expire_approval, number, key_of(), life.ids.next(), life.now, life.delivery)
-    assert [row[0] for row in await life.look("SELECT kind FROM outbox ORDER BY id")] == ["question", "notice"]
+    assert [row[0] for row in await life.look("SELECT kind FROM outbox ORDER BY id")] == ["question", "reply", "notice"]
     assert await life.store.read(answered_keys) == [key_of()]
     permission = await asks_again(life)
     assert (permission.may, "in time" in permission.why) == (May.REFUSED, True)
@@ -234,7 +225,7 @@ async def test_a_command_that_ends_the_turn_closes_its_question(life: Life, comm
     number = await asked(life)
     await life.command(command)
     assert (await life.states("turn"), await life.states("approval")) == (["stopped"], ["closed"])
-    assert (await answer(life, id=number)).outcome is Outcome.NO_LONGER_OPEN
+    assert (await life.answered(f"/approve {number}"))[1] == approval_words.no_longer_open()
     assert await life.store.read(broken) == {}
 
 
@@ -258,7 +249,7 @@ async def test_queued_words_wait_and_their_sender_is_told_once(life: Life) -> No
     await life.twice(tell_held, key_of(), life.ids.next(), life.now, life.delivery)
     assert [row[0] for row in await life.look("SELECT kind FROM outbox ORDER BY id")] == ["question", "notice"]
     assert await life.unchanged(begin_next, key_of(), life.start()) is None
-    await answer(life)
+    await life.answered("/approve")
     begun = await life.began()
     assert begun.words == ("hello",)
     await life.finish(begun, 1)

@@ -10,10 +10,8 @@ from everturn.model import Effect, ToolCall
 from everturn.store.operations.approvals import Asking, May, ask_first
 from everturn.store.operations.command_answers import split_answer
 from everturn.store.operations.command_values import Applied, Terms
-from everturn.store.operations.commands import apply_command
-from everturn.store.operations.inbox import accept
 from everturn.store.operations.turns import step
-from tests.contracts.store import BY_EVENT, QUEUE, Life, broken, key_of, living, response
+from tests.contracts.store import BY_EVENT, Life, broken, key_of, living, response
 
 SHELL = ToolCall(id="call", name="shell", effect=Effect.ONCE, ask="Run: rm -r x")
 
@@ -35,16 +33,10 @@ async def question(life: Life, chat: str = "c") -> int:
 
 
 async def answered(life: Life, text: str, chat: str = "c", terms: Terms | None = None) -> tuple[Applied, str]:
-    """A command, applied twice, and what it says."""
-    arrival = life.arrival(text, chat)
-    await life.store.run(accept, arrival, QUEUE, None)
-    life.clock.advance(1)
-    terms = terms or life.terms()
-    applied = await life.twice(apply_command, arrival.id, "unused", life.now, life.delivery, terms)
-    ((said,),) = await life.look("SELECT text FROM outbox WHERE id=$1", arrival.id)
+    """A command, and what it says; every rule of the store holds afterwards."""
+    said = await life.answered(text, chat, terms)
     assert await life.store.read(broken) == {}
-    assert applied is not None
-    return applied, str(said)
+    return said
 
 
 async def goes_on(life: Life, chat: str = "c") -> tuple[May, str]:

@@ -6,11 +6,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from everturn.decide.approvals import Scope
 from everturn.decide.compaction import back_off_s
 from everturn.errors import FenceLost
 from everturn.model import ResumePending, ToolCall, Usage
-from everturn.store.operations.approvals import ApprovalAnswer, Asking, May, answer_approval, ask_first
+from everturn.store.operations.approvals import Asking, May, ask_first
 from everturn.store.operations.compaction import (
     Compaction,
     Moved,
@@ -25,7 +24,7 @@ from everturn.store.operations.reading import transcript
 from everturn.store.operations.spending import usage_of_session, usage_of_turn
 from everturn.store.operations.turn_values import Begun
 from everturn.store.operations.turns import step
-from tests.contracts.store import Life, broken, key_of, living, response
+from tests.contracts.store import Life, broken, living, response
 
 USED = Usage(requests=1, input_tokens=10, output_tokens=5, cached_tokens=2, cost=0.5)
 
@@ -196,8 +195,7 @@ async def test_a_yes_for_the_session_holds_in_the_child(life: Life) -> None:
     begun, call = await life.called(), ToolCall("c", "shell", ask="May I?")
     question = Asking(id=life.ids.next(), at=life.now, expires_s=60, delivery=life.delivery)
     await life.store.run(ask_first, begun, call, question)
-    yes = ApprovalAnswer(allow=True, at=life.now, by="fake:ann", scope=Scope.SESSION)
-    await life.store.run(answer_approval, key_of(), yes, life.delivery)
+    await life.command("/approve session")
     moved = await life.store.run(compact, await life.began(), move(life))
     other = ToolCall("d", "shell", ask="May I?")
     assert (await life.store.run(ask_first, moved.begun, other, question)).may is May.ALLOWED

@@ -29,9 +29,7 @@ from everturn.model import Reply, ToolCall, Usage
 from everturn.store.interface import Op, P, Store, sql
 from everturn.store.open import open_store
 from everturn.store.operations.approvals import (
-    ApprovalAnswer,
     Asking,
-    answer_approval,
     ask_first,
     due_approvals,
     expire_approval,
@@ -256,8 +254,9 @@ class Machine(RuleBasedStateMachine):
     @rule(chat=chats, allow=st.booleans(), scope=st.sampled_from(sorted(Scope)), late=st.sampled_from([0.0, 0.0, HOUR]))
     def a_question_is_answered_or_expires(self, chat: str, allow: bool, scope: str, late: float) -> None:  # noqa: FBT001
         life = self.at(chat)
-        answer = ApprovalAnswer(allow=allow, at=life.now + late, by="fake:ann", scope=Scope(scope))
-        self.twice(answer_approval, key_of(chat), answer, life.delivery)
+        arrival = life.arrival(f"/approve {scope}" if allow else "/deny", chat)
+        self.twice(accept, arrival, QUEUE, None)
+        self.twice(apply_command, arrival.id, life.sessions.next(), life.now + late, life.delivery, life.terms())
         for number, key in self.both(due_approvals, life.now + late) or ():
             if key == key_of(chat):
                 self.twice(expire_approval, number, key, life.ids.next(), life.now, life.delivery)

@@ -13,12 +13,9 @@ from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
 from everturn.model import Event, ToolCall
 from everturn.store.operations.approvals import (
-    Answered,
-    ApprovalAnswer,
     Asking,
     May,
     Permission,
-    answer_approval,
     ask_first,
     due_approvals,
     expire_approval,
@@ -91,27 +88,12 @@ class Questions:
 
 
 class Approvals:
-    """Answers to questions, and questions that nobody answers. `wake` lets a turn go on."""
+    """Approval requests that nobody answers in time. `wake` lets a turn go on."""
 
     def __init__(self, parts: Parts, outbox: Outbox, wake: Callable[[str], None]) -> None:
         self._parts = parts
         self._outbox = outbox
         self._wake = wake
-
-    async def answer(self, key: str, answer: ApprovalAnswer) -> Answered:
-        """Answer a question as a button does; returns after the commit."""
-        answering = self._parts.store.run(answer_approval, key, answer, self._parts.delivery(origin_of(key)[0]))
-        answering.add_done_callback(partial(self._answered, key))
-        return await asyncio.shield(answering)
-
-    def _answered(self, key: str, answering: asyncio.Future[Answered]) -> None:
-        if answering.cancelled() or answering.exception() is not None:
-            return
-        points.reached("approval.answered")
-        answered = answering.result()
-        self._parts.hub.publish(key, answered.events)
-        if answered.key is not None:
-            self._wake(answered.key)
 
     async def expire(self) -> None:
         """Close questions whose time is over, for ever."""

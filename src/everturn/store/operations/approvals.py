@@ -20,7 +20,7 @@ from everturn.store.operations.telling import Delivery, Fact, events_of, fact, o
 from everturn.store.operations.turn_values import Begun
 from everturn.store.operations.turns import begin_effect
 
-COLUMNS = "id, key, session_id, turn, tool, person, state, expires_at, answered_at, answered_by"
+COLUMNS = "id, key, session_id, turn, tool, person, state, expires_at, answered_at"
 ADD = (
     "INSERT INTO approval (id, key, session_id, turn, call_id, tool, question, person, state, asked_at, expires_at)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'open', $9, $10) ON CONFLICT (turn, call_id) DO NOTHING"
@@ -85,12 +85,10 @@ class Outcome(StrEnum):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """What an answer did, in words, and the key that goes on because of it."""
+    """What an answer did, also in words."""
 
     outcome: Outcome
     text: str
-    key: str | None = None
-    events: tuple[Event, ...] = ()
 
 
 class _Approval(msgspec.Struct, frozen=True):
@@ -103,7 +101,6 @@ class _Approval(msgspec.Struct, frozen=True):
     state: str
     expires_at: float
     answered_at: float | None
-    answered_by: str | None
 
 
 def ask_first(begun: Begun, call: ToolCall, asking: Asking) -> Op[Permission]:
@@ -193,19 +190,6 @@ def _let_wait(entry: SessionEntry, begun: Begun, at: float) -> Op[None]:
     yield from release(entry, keep_turn=True)
 
 
-def answer_approval(key: str, answer: ApprovalAnswer, delivery: Delivery) -> Op[Answered]:
-    """Answer a question; who is told that it was answered must then wake `Answered.key`."""
-    entry = yield from lock_entry(key)
-    if entry is None:
-        return Answered(outcome=Outcome.NOTHING_ASKED, text=approval_words.nothing_asked())
-    answered, facts = yield from answer_question(entry, answer)
-    if delivery.by_event and facts:
-        events = yield from report(key, entry.event_seq, facts)
-    else:
-        events = yield from events_of(key, answer.at)
-    return msgspec.structs.replace(answered, events=events)
-
-
 def answer_question(entry: SessionEntry, answer: ApprovalAnswer) -> Op[tuple[Answered, list[Fact]]]:
     """As a part of an operation that has locked the entry and stores its facts. The question may be of another key."""
     approval = yield from _find(entry.key, answer.id)
@@ -214,8 +198,6 @@ def answer_question(entry: SessionEntry, answer: ApprovalAnswer) -> Op[tuple[Ans
         approval = yield from _find(approval.key, approval.id)
     if approval is None:
         return Answered(outcome=Outcome.NOTHING_ASKED, text=approval_words.nothing_asked()), []
-    if approval.answered_at == answer.at and approval.answered_by == (answer.by or ""):
-        return _said(approval, answer), []  # this operation ran before
     refusal = _refusal(approval, answer, there=same_chat(entry.key, approval.key))
     if refusal is not None:
         return refusal, []
@@ -252,8 +234,8 @@ def _refusal(approval: _Approval, answer: ApprovalAnswer, *, there: bool) -> Ans
 def _said(approval: _Approval, answer: ApprovalAnswer) -> Answered:
     if answer.allow:
         text = approval_words.approved(approval.tool, answer.scope)
-        return Answered(outcome=Outcome.APPROVED, text=text, key=approval.key)
-    return Answered(outcome=Outcome.DENIED, text=approval_words.denied(approval.tool), key=approval.key)
+        return Answered(outcome=Outcome.APPROVED, text=text)
+    return Answered(outcome=Outcome.DENIED, text=approval_words.denied(approval.tool))
 
 
 def _write(approval: _Approval, answer: ApprovalAnswer, state: str) -> Op[None]:
