@@ -133,6 +133,7 @@ def test_what_a_turn_used_what_failed_and_what_it_asked_is_told() -> None:
     assert "model call failed (overloaded): 503; tried again after 2 s (attempt 1)" in told
     assert "compaction failed: no summary (attempt 2)" in told
     assert told.index("question 5 asked: may shell be used?") < told.index("question 5 approved by fake:ann")
+    assert told.index("    ?") == told.index("question 5 asked: may shell be used?") + 1
     assert "used in all: 2 model requests, 900 tokens in (800 cached), 40 out, costs 0.0125" in told
 
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from everturn.decide.exact_text import INDENT
+
 Json = dict[str, Any]
 
 ENDS = {
@@ -72,8 +74,15 @@ class Line(NamedTuple):
 
 def timeline(life: Json) -> list[tuple[float | None, str]]:
     """Everything that happened to a message, oldest first; what is still open has no time and comes last."""
-    happened: list[tuple[float | None, str]] = [(line.at, line.words) for line in _happened(life)]
+    happened: list[tuple[float | None, str]] = [
+        (line.at, words) for line in _happened(life) for words in _with_call(line)
+    ]
     return happened + [(None, words) for words, _ in _still_open(life)]
+
+
+def _with_call(line: Line) -> list[str]:
+    """An approval request and the call that it showed; an error's details stand in its words already."""
+    return [line.words, f"{INDENT}{line.detail}"] if line.kind == "tool" and line.detail else [line.words]
 
 
 def drawn(life: Json) -> list[Json]:
