@@ -339,18 +339,6 @@ class Life(Values):
         assert applied is not None
         return applied
 
-    async def answered(
-        self, text: str, chat: str = "c", terms: Terms | None = None, **about: str
-    ) -> tuple[Applied, str]:
-        """A command, applied twice, and what it says."""
-        arrival = self.arrival(text, chat, **about)
-        await self.store.run(accept, arrival, QUEUE, None)
-        self.clock.advance(1)
-        applied = await self.twice(apply_command, arrival.id, "unused", self.now, self.delivery, terms or self.terms())
-        ((said,),) = await self.look("SELECT text FROM outbox WHERE id=$1", arrival.id)
-        assert applied is not None
-        return applied, str(said)
-
     async def die(self, reason: str = "restart_interrupted") -> list[Recovered]:
         """This life is over, and what it left is put right."""
         verdicts = await self.store.run(judge, self.instance, self.stuck_after)
@@ -413,3 +401,16 @@ async def living(url: str, **changes: object) -> AsyncIterator[Life]:
         yield replace(Life(store=store, clock=clock, ids=Ids(clock, 1)), **changes)  # type: ignore[arg-type]
     finally:
         await store.close()
+
+
+async def answer_to(
+    life: Life, text: str, chat: str = "c", terms: Terms | None = None, **about: str
+) -> tuple[Applied, str]:
+    """A command, applied twice, and what it says."""
+    arrival = life.arrival(text, chat, **about)
+    await life.store.run(accept, arrival, QUEUE, None)
+    life.clock.advance(1)
+    applied = await life.twice(apply_command, arrival.id, "unused", life.now, life.delivery, terms or life.terms())
+    ((said,),) = await life.look("SELECT text FROM outbox WHERE id=$1", arrival.id)
+    assert applied is not None
+    return applied, str(said)

@@ -24,7 +24,7 @@ from everturn.store.operations.questions import answered_keys, tell_held
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Begun, Waits
 from everturn.store.operations.turns import effects_of, step
-from tests.contracts.store import BY_EVENT, BY_OUTBOX, Life, broken, key_of, living, response
+from tests.contracts.store import BY_EVENT, BY_OUTBOX, Life, answer_to, broken, key_of, living, response
 
 DAY = 86_400.0
 BOB = "fake:bob"
@@ -86,7 +86,7 @@ async def test_an_answer_is_one_row_and_wakes_its_turn_without_a_note(life: Life
     allow = state == "approved"
     await asked(life)
     life.clock.advance(3 * DAY)
-    _, said = await life.answered("/approve" if allow else "/deny not there")
+    _, said = await answer_to(life, "/approve" if allow else "/deny not there")
     assert said.lower().startswith(f"{state}: shell")
     assert await life.store.read(answered_keys) == [key_of()]
     begun = await life.began()
@@ -100,11 +100,11 @@ async def test_an_answer_is_one_row_and_wakes_its_turn_without_a_note(life: Life
 
 async def test_a_late_answer_changes_nothing(life: Life) -> None:
     number = await asked(life)
-    await life.answered("/deny")
-    assert (await life.answered(f"/approve {number}"))[1] == approval_words.no_longer_open()
-    assert (await life.answered("/approve"))[1] == approval_words.nothing_asked()
+    await answer_to(life, "/deny")
+    assert (await answer_to(life, f"/approve {number}"))[1] == approval_words.no_longer_open()
+    assert (await answer_to(life, "/approve"))[1] == approval_words.nothing_asked()
     assert await life.states("approval") == ["denied"]
-    assert (await life.answered("/approve", "elsewhere"))[1] == approval_words.nothing_asked()
+    assert (await answer_to(life, "/approve", "elsewhere"))[1] == approval_words.nothing_asked()
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_an_answer_is_bound_to_people(
 ) -> None:
     await asked(life)
     terms = changed(life.terms(), approvers=approvers)
-    _, said = await life.answered(text, terms=terms, user_id=by)
+    _, said = await answer_to(life, text, terms=terms, user_id=by)
     assert await life.states("approval") == [state]
     assert (said == approval_words.not_yours(approvers=bool(approvers))) is (state == "open")
 
@@ -132,7 +132,7 @@ async def test_an_answer_is_bound_to_people(
 async def test_an_answer_may_come_from_another_chat_by_its_number(life: Life) -> None:
     number = await asked(life)
     await life.talk(chat="other")
-    applied, _ = await life.answered(f"/approve {number}", "other")
+    applied, _ = await answer_to(life, f"/approve {number}", "other")
     assert applied.wakes == key_of()
     assert (await asks_again(life)).may is May.ALLOWED
 
@@ -140,7 +140,7 @@ async def test_an_answer_may_come_from_another_chat_by_its_number(life: Life) ->
 @pytest.mark.parametrize(("scope", "same", "fresh"), [("once", 0, 0), ("session", 1, 0), ("always", 1, 1)])
 async def test_a_yes_is_remembered_as_long_as_was_said(life: Life, scope: str, same: int, fresh: int) -> None:
     await asked(life)
-    await life.answered(f"/approve {scope}")
+    await answer_to(life, f"/approve {scope}")
     begun = await life.began()
     assert (await life.store.run(ask_first, begun, SHELL, asking(life))).may is May.ALLOWED
     await life.finish(begun, 1)
@@ -159,7 +159,7 @@ async def remembers(life: Life, *people: str) -> None:
         begun = await life.called("hello", person, user_id=person)
         await life.store.run(step, begun, response(begun, 1, "call", at=life.now), None, None, prove_it=False)
         await life.store.run(ask_first, begun, SHELL, asking(life))
-        await life.answered("/approve always", person, user_id=person)
+        await answer_to(life, "/approve always", person, user_id=person)
         await life.finish(await life.began(person), 1)
 
 
@@ -197,8 +197,8 @@ async def test_nobody_acts_with_a_yes_of_whoever_spoke_last(
 async def test_a_question_of_a_shared_turn_is_for_who_began_it(life: Life, how: str) -> None:
     begun = await shared(life, how)
     await life.store.run(ask_first, begun, SHELL, asking(life))
-    assert (await life.answered("/approve", "s", user_id="ann"))[1] == approval_words.not_yours(approvers=False)
-    assert (await life.answered("/approve always", "s", user_id="eve"))[1].startswith("Approved: shell")
+    assert (await answer_to(life, "/approve", "s", user_id="ann"))[1] == approval_words.not_yours(approvers=False)
+    assert (await answer_to(life, "/approve always", "s", user_id="eve"))[1].startswith("Approved: shell")
     again = await life.began("s")
     assert again.authors == begun.authors
     assert (await life.store.run(ask_first, again, SHELL, asking(life))).may is May.ALLOWED
@@ -211,7 +211,7 @@ async def test_a_question_expires_visibly_and_its_turn_goes_on(life: Life) -> No
     number = await asked(life)
     assert await life.store.read(due_approvals, life.now + 7 * DAY - 1) == []
     life.clock.advance(7 * DAY)
-    assert (await life.answered(f"/approve {number}"))[1] == approval_words.no_longer_open()
+    assert (await answer_to(life, f"/approve {number}"))[1] == approval_words.no_longer_open()
     assert await life.store.read(due_approvals, life.now) == [(number, key_of())]
     await life.twice(expire_approval, number, key_of(), life.ids.next(), life.now, life.delivery)
     assert [row[0] for row in await life.look("SELECT kind FROM outbox ORDER BY id")] == ["question", "reply", "notice"]
@@ -225,7 +225,7 @@ async def test_a_command_that_ends_the_turn_closes_its_question(life: Life, comm
     number = await asked(life)
     await life.command(command)
     assert (await life.states("turn"), await life.states("approval")) == (["stopped"], ["closed"])
-    assert (await life.answered(f"/approve {number}"))[1] == approval_words.no_longer_open()
+    assert (await answer_to(life, f"/approve {number}"))[1] == approval_words.no_longer_open()
     assert await life.store.read(broken) == {}
 
 
@@ -249,7 +249,7 @@ async def test_queued_words_wait_and_their_sender_is_told_once(life: Life) -> No
     await life.twice(tell_held, key_of(), life.ids.next(), life.now, life.delivery)
     assert [row[0] for row in await life.look("SELECT kind FROM outbox ORDER BY id")] == ["question", "notice"]
     assert await life.unchanged(begin_next, key_of(), life.start()) is None
-    await life.answered("/approve")
+    await answer_to(life, "/approve")
     begun = await life.began()
     assert begun.words == ("hello",)
     await life.finish(begun, 1)

@@ -11,7 +11,7 @@ from everturn.store.operations.approvals import Asking, May, ask_first
 from everturn.store.operations.command_answers import split_answer
 from everturn.store.operations.command_values import Applied, Terms
 from everturn.store.operations.turns import step
-from tests.contracts.store import BY_EVENT, Life, broken, key_of, living, response
+from tests.contracts.store import BY_EVENT, Life, answer_to, broken, key_of, living, response
 
 SHELL = ToolCall(id="call", name="shell", effect=Effect.ONCE, ask="Run: rm -r x")
 
@@ -34,7 +34,7 @@ async def question(life: Life, chat: str = "c") -> int:
 
 async def answered(life: Life, text: str, chat: str = "c", terms: Terms | None = None) -> tuple[Applied, str]:
     """A command, and what it says; every rule of the store holds afterwards."""
-    said = await life.answered(text, chat, terms)
+    said = await answer_to(life, text, chat, terms)
     assert await life.store.read(broken) == {}
     return said
 

@@ -255,7 +255,8 @@ class Machine(RuleBasedStateMachine):
     def a_question_is_answered_or_expires(self, chat: str, allow: bool, scope: str, late: float) -> None:  # noqa: FBT001
         life = self.at(chat)
         arrival = life.arrival(f"/approve {scope}" if allow else "/deny", chat)
-        self.twice(accept, arrival, QUEUE, None)
+        self.both(accept, arrival, QUEUE, None)
+        self.life.clock.advance(0.001)  # it is applied later than it came
         self.twice(apply_command, arrival.id, life.sessions.next(), life.now + late, life.delivery, life.terms())
         for number, key in self.both(due_approvals, life.now + late) or ():
             if key == key_of(chat):
