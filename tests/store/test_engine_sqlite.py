@@ -381,6 +381,6 @@ def test_a_statement_is_prepared_once_whatever_is_bound(path: Path) -> None:
         db.authorizer = allow
         for number in range(3):
             before = len(asked)
-            reply = (number, "key", 1, "reply", "fake", "{}", "text", "owed", 1.0 + number, None, None, None, None)
+            reply = (number, "key", 1, "reply", "fake", "{}", "text", "owed", 1.0 + number, *[None] * 5)
             db.execute(texts[REPLY], reply).fetchall()
     assert len(asked) == before > 0

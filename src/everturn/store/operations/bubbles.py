@@ -26,9 +26,10 @@ SAY = (
     " state=CASE state WHEN 'sending' THEN 'sending' ELSE 'owed' END WHERE id=$1"
 )
 OTHERS = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'open' AND id<>$2 LIMIT 1"
+# The claim under which this process opened the bubble goes on: what it is just sending is recorded under it.
 TAKE = (
-    "UPDATE outbox SET kind='reply', text=$2, state='sending', instance=$3, claim=id, due_at=$4, valid_until=$5, attempts=0,"
-    " ended_at=NULL, dead_at=NULL, look=0 WHERE id=$1"
+    "UPDATE outbox SET kind='reply', text=$2, state='sending', claim=CASE WHEN state='open' AND instance=$3 THEN claim ELSE id END,"
+    " instance=$3, due_at=$4, valid_until=$5, attempts=0, ended_at=NULL, dead_at=NULL, look=0 WHERE id=$1"
 )
 
 
