@@ -48,43 +48,9 @@ async def test_a_file_composes_models_tools_agents_and_approvals(tmp_path: Path)
         assert KEY not in gateway.output
 
 
-WITH_SERVERS = """
-[agent]
-model = "openai:scripted"
-base_url = "URL"
-api_key_env = "THE_KEY"
-[mcp.shop]
-command = ["PYTHON", "EXAMPLE"]
-approval = ["order"]
-[mcp.mute]
-command = ["sleep", "600"]
-start_s = 3600
-"""
-
-
-async def test_an_mcp_server_is_used_and_one_that_never_starts_delays_nobody(tmp_path: Path) -> None:
-    """The example, on the loop that the gateway really runs on. No conversation waits for the mute one."""
-    async with ModelServer(ScriptedModel(key=KEY)) as server:
-        write_settings(tmp_path, server.base_url, WITH_SERVERS, "mcp_server.py")
-        with GatewayProgram(tmp_path, EVERTURN_AGENT_KIND="auto", THE_KEY=KEY) as gateway:
-            gateway.ready()
-            assert await answered(tmp_path, "ann", "1", "say hello") == "hello"
-            gateway.until(lambda output: "mcp_server_connected" in output)
-            assert "0 of coffee" in await answered(tmp_path, "ann", "2", 'use shop_stock {"item": "coffee"}')
-            post(tmp_path, "ann", "3", 'use shop_order {"item": "tea", "count": 2}')
-            await poll(lambda: state_of(tmp_path, "3") == "waiting", seen=lambda: gateway.output)
-            assert "ordered" not in gateway.output
-            post(tmp_path, "ann", "4", "/approve")
-            await poll(lambda: ended(tmp_path, "3") == "answered", seen=lambda: gateway.output)
-            output = gateway.shows("ordered 2 of tea").splitlines()
-            assert ["server=shop" in each for each in output if "mcp_server_stderr" in each and "ordered" in each] == [
-                True
-            ]
-
-
-def write_settings(home: Path, url: str, settings: str = SETTINGS, program: str = "process_agent.py") -> None:
-    example = str(ROOT / "examples" / program)
-    text = settings.replace("URL", url).replace("PYTHON", sys.executable).replace("EXAMPLE", example)
+def write_settings(home: Path, url: str) -> None:
+    example = str(ROOT / "examples" / "process_agent.py")
+    text = SETTINGS.replace("URL", url).replace("PYTHON", sys.executable).replace("EXAMPLE", example)
     (home / "everturn.toml").write_text(text)
 
 

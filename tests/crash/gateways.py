@@ -51,6 +51,10 @@ class Told:
     body: dict[str, Any]
 
 
+# Nobody listens, or not to the end. (anyio asks a connection that was cut off at once for the socket that it had: AttributeError.)
+CUT_OFF = (httpx.TransportError, FileNotFoundError, AttributeError)
+
+
 class Lives:
     """The processes of one home, one after the other. What they listen on changes with every life.
 
@@ -214,7 +218,7 @@ class Gateway(Lives):
         """One request; None when nobody listens (but a stranger, who got the port) or the answer was cut off."""
         try:
             answer = await self._http.request(method, self._address(path), json=body, headers=self._headers())
-        except (httpx.TransportError, FileNotFoundError):
+        except CUT_OFF:
             return None
         return Told(answer.status_code, answer.json()) if answer.status_code != 401 else None
 

@@ -9,9 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
-import httpx
-
-from tests.crash.gateways import Gateway
+from tests.crash.gateways import CUT_OFF, Gateway
 from tests.history import Post, Seen, Watched
 from tests.waiting import WAIT_S, Changes, within
 
@@ -134,7 +132,7 @@ class Person:
                         self._people.happened += 1
                         self._take(event)
                         self._people.changes.changed()
-            except (httpx.TransportError, FileNotFoundError):
+            except CUT_OFF:
                 pass
             await self._gateway.changes.next(AGAIN_S)
 

@@ -48,8 +48,9 @@ class Talk:
         await self.ann.until(lambda: f"answer to {words}" in seen.screen(self.room).texts(self.bot.user_id))
 
     async def session_id(self) -> str:
-        """The session of her room."""
-        return str((await self.gateway.session(quote(self.room, safe="")))["session_id"])
+        """Her session in her room."""
+        chat = f"{quote(self.room, safe='')}:@{quote(self.ann.user_id, safe='')}"
+        return str((await self.gateway.session(chat))["session_id"])
 
 
 @asynccontextmanager

@@ -158,11 +158,14 @@ def _drop(row: Row, now: float) -> Op[None]:
 
 
 def sent_at_once(number: int, instance: int) -> Op[Reply | None]:
-    """For a finish that runs twice: the reply that its first run made ours to send, under its own number."""
-    rows = yield sql(
-        f"SELECT {COLUMNS} FROM outbox WHERE id=$1 AND state='sending' AND claim=id AND instance=$2", number, instance
-    )
-    return reply_of(rows[0]) if rows else None
+    """For a finish that runs twice: the reply that its first run made ours to send, under its own number, or under the claim
+    that its streaming message was opened with.
+    """
+    rows = yield sql(f"SELECT {COLUMNS} FROM outbox WHERE id=$1 AND state='sending' AND instance=$2", number, instance)
+    reply = reply_of(rows[0]) if rows else None
+    if reply is None or reply.claim in {number, reply.bubble.opening if reply.bubble is not None else number}:
+        return reply
+    return None
 
 
 def _ran_before(reply: Reply) -> Op[None]:
