@@ -54,7 +54,7 @@ test: setup ## rules, both engines, web, platforms, and one short real run of ea
 check: $(venv)/.test ## ruff, mypy, import-linter, house rules, docs
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
-	$(python) -m mypy
+	$(python) -m mypy --num-workers 2
 	$(venv)/bin/lint-imports --no-cache
 	$(python) -m pytest -q tests/test_house_rules.py tests/test_docs.py
 
