@@ -49,7 +49,7 @@ setup: $(venv)/.test $(venv)/.local $(venv)/.clients $(venv)-synapse/.synapse ##
 	@$(python) -m compileall -q src
 
 test: setup ## rules, both engines, web, platforms, and one short real run of each kind (at most 5 minutes)
-	$(tests) test
+	$(tests) test --ignore tests/test_house_rules.py --ignore tests/test_docs.py # these two are a part of `check`
 
 check: $(venv)/.test ## ruff, mypy, import-linter, house rules, docs
 	$(python) -m ruff check .

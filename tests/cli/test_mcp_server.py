@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from everturn.testing_model import ModelServer, ScriptedModel
 from tests.cli.outside import answered, ended, post, state_of
 from tests.cli.program import GatewayProgram
@@ -25,6 +27,7 @@ start_s = 3600
 """
 
 
+@pytest.mark.prove
 async def test_an_mcp_server_is_used_and_one_that_never_starts_delays_nobody(tmp_path: Path) -> None:
     """The example, on the loop that the gateway really runs on. No conversation waits for the mute one."""
     async with ModelServer(ScriptedModel(key=KEY)) as server:

@@ -3,6 +3,8 @@
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from tests.cli.outside import answered, call, ended, post
 from tests.cli.program import GatewayProgram
 
@@ -24,6 +26,7 @@ def listens_after_three_deaths(output: str) -> bool:
     return output.count(DEATH) == 3 and "http://127.0.0.1:" in output.rpartition(DEATH)[2]
 
 
+@pytest.mark.prove
 async def test_a_conversation_that_ends_the_process_is_suspended_and_the_others_are_answered(tmp_path: Path) -> None:
     (tmp_path / "poisoned.py").write_text(AGENT)
     with GatewayProgram(tmp_path, "--supervise", **OWN) as gateway:

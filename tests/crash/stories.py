@@ -4,7 +4,7 @@ import itertools
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -23,6 +23,13 @@ SEND = ("send.before", "send.after", "send.committed")
 SILENT = 0.3
 GROWING = sorted(set(KINDS) - {"whole"})
 THREE_WORDS = ("alpha bravo", " charlie delta", " echo foxtrot")
+
+
+def homes(folder: Path) -> Iterator[Path]:
+    """Folders in this one, without end: one for each answer."""
+    for number in itertools.count():
+        (folder / str(number)).mkdir()
+        yield folder / str(number)
 
 
 def fresh(folder: Path, url: str = "", **about: object) -> Stream:

@@ -14,7 +14,8 @@ from tests.store.cutting_proxy import CuttingProxy
 CHATS = ("one", "two", "three", "four")
 
 
-@pytest.mark.parametrize("away", ["refused", pytest.param("silent", marks=pytest.mark.prove)])
+@pytest.mark.prove
+@pytest.mark.parametrize("away", ["refused", "silent"])
 async def test_a_stop_ends_in_time_while_the_database_is_away(
     tmp_path: Path, postgres: PostgresServer, database_url: str, away: str
 ) -> None:

@@ -1,8 +1,6 @@
-"""Answers that grow, wherever the process dies and whatever the platform does: in the end they are seen once, whole."""
+"""Answers that grow, wherever the process dies: in the end they are seen once, whole."""
 
-import itertools
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +10,8 @@ from everturn.decide.delivery import Surety
 from tests.crash import recorded
 from tests.crash.lives import DIED, DONE, Death
 from tests.crash.noting import CALLED
-from tests.crash.stories import GROWING, THREE_WORDS, assert_right, check, fresh, lived
-from tests.crash.streaming import FAULTS, GIVEN_UP, KINDS, TOOL, play
-from tests.empty import EmptyFile
+from tests.crash.stories import GROWING, THREE_WORDS, check, fresh, homes, lived
+from tests.crash.streaming import TOOL
 
 PARTS = (*THREE_WORDS, TOOL, " golf" * 15, " hotel" * 10)
 # What a growing answer adds to the points of any turn; the others are visited by test_points.
@@ -34,12 +31,6 @@ GROWTHS: dict[str, dict[str, object]] = {
     "growing card in one piece": {"kind": "cards", "pieces": THREE_WORDS[:1]},
 }  # fmt: skip
 VISITS = recorded.visits({name: name for name in GROWTHS}, OF_AN_ANSWER)
-
-
-def homes(folder: Path) -> Iterator[Path]:
-    for number in itertools.count():
-        (folder / str(number)).mkdir()
-        yield folder / str(number)
 
 
 @pytest.mark.prove
@@ -81,38 +72,3 @@ def test_a_death_while_words_are_taken_away(tmp_path: Path) -> None:
     deaths = [Death("preview.removed", hit) for hit in (1, 2)]
     assert len(check(stream, *deaths)) == 2
     assert stream.platform().texts("one") == []
-
-
-async def fail_at_each_call(empty: EmptyFile, folder: Path, fault: str, **about: object) -> int:
-    """One answer for each of its calls, which meets this fault; how many calls there were."""
-    for call, home in enumerate(homes(folder)):
-        stream = fresh(home, empty.copy(home), faults=("",) * call + (fault,), **about)
-        code = await play(stream)
-        assert_right(stream, code, (fault, call))
-        if not stream.platform().met:
-            return call
-        assert code == (GIVEN_UP if (stream.kind, fault) == ("whole", "refused") else DONE), (fault, call)
-    return 0
-
-
-@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {""}))
-async def test_a_fault_at_any_call_of_a_growing_answer(empty_file: EmptyFile, tmp_path: Path, fault: str) -> None:
-    """The first words, two changes, the last shape: whichever fails, and how, the text is seen once, without a cursor."""
-    assert await fail_at_each_call(empty_file, tmp_path, fault) >= 4
-
-
-@pytest.mark.prove
-@pytest.mark.parametrize("fault", sorted(set(FAULTS) - {""}))
-@pytest.mark.parametrize("surety", Surety)
-@pytest.mark.parametrize("kind", sorted(KINDS))
-async def test_a_fault_at_any_call_of_each_kind_of_answer(
-    empty_file: EmptyFile, tmp_path: Path, kind: str, surety: Surety, fault: str
-) -> None:
-    """In several parts, with a tool, and where nothing is left to be said."""
-    limit = 120 if kind != "whole" else 4000  # a message in doubt that is sent whole says so at its end alone
-    for name, about in (
-        ("parts", {"pieces": (*THREE_WORDS, TOOL, " golf" * 15, " hotel" * 10), "limit": limit}),
-        ("silent", {"pieces": (*THREE_WORDS, TOOL), "silent": True}),
-    ):
-        (tmp_path / name).mkdir()
-        await fail_at_each_call(empty_file, tmp_path / name, fault, kind=kind, surety=surety, **about)

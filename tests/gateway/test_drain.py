@@ -318,6 +318,7 @@ class Streaming:
         return Answer("")
 
 
+@pytest.mark.prove
 async def test_many_turns_are_cut_off_at_once(tmp_path: Path) -> None:
     """One after the other, each may need seconds until its last change of the screen is given up."""
     platform, agent, chats = Stuck(), Streaming(), [f"chat {number}" for number in range(10)]

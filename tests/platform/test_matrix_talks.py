@@ -87,6 +87,7 @@ async def test_an_answer_grows_in_one_message_and_people_see_that_they_are_heard
     assert shown.content["formatted_body"] == "one two three <strong>four</strong>"
 
 
+@pytest.mark.prove
 async def test_who_comes_into_a_chat_of_two_does_not_continue_the_conversation_of_who_left(
     driver: MatrixDriver, tmp_path: Path
 ) -> None:

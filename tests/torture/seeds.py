@@ -2,7 +2,8 @@
 
 from tests.torture.kinds import DRAWN
 
-FIXED = [(kind, 20261117) for kind in DRAWN]
+TOLD_ELSEWHERE = {"notes"}  # a long test of its own, with a fixed seed: tests/crash/test_notes_never_stored.py
+FIXED = [(kind, 20261117) for kind in DRAWN if kind not in TOLD_ELSEWHERE]
 # Kind, seed, and what went wrong then. A seed stays here for ever.
 FAILED: list[tuple[str, int, str]] = [
     (

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from everturn.clock import SystemClock
 from everturn.decide.access import Place
 from everturn.store.postgres import PostgresStore
@@ -24,6 +26,7 @@ async def status_of(access: Access, secret: str) -> int:
     return 200
 
 
+@pytest.mark.prove
 async def test_look_ups_are_bounded_while_the_database_is_silent(postgres: PostgresServer, database_url: str) -> None:
     async with CuttingProxy(postgres.port) as proxy:
         url = proxy.url(database_url)
