@@ -2,8 +2,7 @@
 
 from tests.torture.kinds import DRAWN
 
-TOLD_ELSEWHERE = {"notes"}  # a long test of its own, with a fixed seed: tests/crash/test_notes_never_stored.py
-FIXED = [(kind, 20261117) for kind in DRAWN if kind not in TOLD_ELSEWHERE]
+FIXED = [(kind, 20261117) for kind in DRAWN]
 # Kind, seed, and what went wrong then. A seed stays here for ever.
 FAILED: list[tuple[str, int, str]] = [
     (
