@@ -8,6 +8,7 @@ EverturnError
 │   ├── StoreUnavailable   the database cannot be reached or written now; it may be later
 │   ├── StoreUnusable      the database must not be touched: corrupt, newer than we are, read-only
 │   └── FenceLost          somebody else owns the key now: stop, write nothing more
+├── Damaged                what is stored makes no sense: suspend that session alone, and name the row
 ├── Conflict               the same message id came with other words
 ├── TooLong                a message is longer than we take
 │   └── Unkeepable         its ids are: it can not even be stored that it came
@@ -56,6 +57,10 @@ class StoreUnusable(StoreError):
 
 class FenceLost(StoreError):
     """The key has another owner now; this writer's late writes are refused."""
+
+
+class Damaged(EverturnError):
+    """Rows of one session contradict each other; the message names them."""
 
 
 class Conflict(EverturnError):

@@ -7,7 +7,7 @@ from everturn.decide import words
 from everturn.gateway.parts import Settings
 from everturn.testing import FakePlatform, ManualClock, World, key_of
 from tests.contracts.store import select
-from tests.gateway.scenes import IDLE_HOUR, Actor, answer_to, ask, die, entry_of, told, while_time_passes
+from tests.gateway.scenes import EAGER, IDLE_HOUR, Actor, answer_to, ask, die, entry_of, told, while_time_passes
 
 # What a streaming message of the turn would be, with parts that no parser takes.
 BROKEN_JSON = (
@@ -18,11 +18,16 @@ UNKNOWN_STATE = "UPDATE turn SET state='odd' WHERE id=(SELECT min(id) FROM turn)
 UNKNOWN_VERDICT = "UPDATE turn SET verdict='odd' WHERE id=(SELECT min(id) FROM turn)"
 
 
-async def two_cut_off(world: World, platform: FakePlatform, agent: Actor, damage: str) -> None:
-    """The turns of two chats are cut off, and a row of the first is damaged."""
+async def hold_two(platform: FakePlatform, agent: Actor) -> None:
+    """The turns of two chats run, that of the first is the older one."""
     for chat in ("one", "two"):
         platform.say(chat, f"tool hold {chat}")
         await agent.held(f"tool hold {chat}")
+
+
+async def two_cut_off(world: World, platform: FakePlatform, agent: Actor, damage: str) -> None:
+    """The turns of two chats are cut off, and a row of the first is damaged."""
+    await hold_two(platform, agent)
     await world.store.run(select, damage)
     await die(world)
     agent.release()
@@ -44,6 +49,41 @@ async def test_a_turn_that_cannot_be_read_is_suspended_alone(store_url: str, dam
     errors = [each for each in logs if each["log_level"] == "error"]
     assert {each["key"] for each in errors} == {key_of(platform, "one")}
     assert any("remedy" in each for each in errors)
+
+
+@pytest.mark.parametrize("damage", [UNKNOWN_STATE, BROKEN_JSON], ids=["state", "json"])
+async def test_a_drain_cuts_the_other_turns_off_and_suspends_the_damaged_one(store_url: str, damage: str) -> None:
+    """It is suspended before the process ends, which ends as planned: the next one starts without a word of it."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], ManualClock(), EAGER) as world:
+        await hold_two(platform, agent)
+        await world.store.run(select, damage)
+        with capture_logs() as logs:
+            await world.stop("restart")
+        (turn,) = {each["turn"] for each in logs if each["log_level"] == "error"}
+        agent.release()
+        with capture_logs() as later:
+            report = await world.start()
+        assert (report.last_life, report.resumable) == ("restart", 1)
+        assert await world.store.run(select, f"SELECT key FROM turn WHERE id={turn}") == [(key_of(platform, "one"),)]
+        await told(platform, "one", words.DAMAGED)
+        await told(platform, "two", answer_to("tool hold two"))
+        await ask(platform, "one", "again")
+    assert [each for each in later if each["log_level"] == "error"] == []
+
+
+async def test_a_turn_that_is_cancelled_and_cannot_be_read_is_suspended(store_url: str) -> None:
+    """Without a drain, too: nobody is left with a key that points at a turn which no rule takes."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], ManualClock()) as world:
+        await hold_two(platform, agent)
+        await world.store.run(select, UNKNOWN_STATE)
+        with capture_logs() as logs:
+            world.gateway.turns.stop()
+            await world.gateway.turns.quiet()
+        entry = await entry_of(world, platform, "one")
+    assert getattr(entry.state, "reason", "") == "damaged"
+    assert [each["key"] for each in logs if each["log_level"] == "error"] == [key_of(platform, "one")]
 
 
 async def test_a_verdict_that_nobody_knows_is_found_anew(store_url: str) -> None:

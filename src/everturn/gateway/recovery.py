@@ -14,6 +14,7 @@ from everturn.decide.recovery import Verdict, resumes_by_itself, storm
 from everturn.errors import StoreError
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
+from everturn.gateway.damage import REMEDY, suspend_damaged, suspend_if_damaged
 from everturn.gateway.liveness import Liveness
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
@@ -31,14 +32,12 @@ from everturn.store.operations.recovery import (
     damaged_turns,
     interrupted_keys,
     judge,
-    quarantine,
     tell_too_old,
 )
 
 log = structlog.get_logger()
 REASONS = {"restart": "restart_timeout", "stop": "shutdown_timeout"}
 WINDOW_S = 300.0
-REMEDY = "it is kept as it is: look at it with `everturn explain`, or begin afresh with /new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +140,7 @@ class Recovery:
         for turn, key, what, unusable in damaged:
             log.error("turn damaged", turn=turn, key=key, error=what, remedy=REMEDY)
             if unusable:
-                await self._quarantine(turn, key, cause)
+                self._tell(key, await suspend_damaged(self._parts, turn, key, cause))
         verdicts = await store.run(judge, life.number, self._parts.settings.stuck_after)
         recovered = await asyncio.gather(*(self._cut_off(*each, cause) for each in verdicts))
         await store.run(recover_sending, life.number, self._parts.doubts(), now)
@@ -150,22 +149,11 @@ class Recovery:
 
     async def _cut_off(self, turn: int, key: str, verdict: Verdict, cause: Interruption) -> Recovered | None:
         delivery = self._parts.delivery(origin_of(key)[0])
-        try:
-            recovered = await self._parts.store.run(cut_off, turn, key, verdict, cause, delivery)
-        except StoreError:
-            raise
-        except Exception as error:  # one damaged row must not keep the gateway from the others
-            log.exception("turn damaged", turn=turn, key=key, error=repr(error), remedy=REMEDY)
-            return await self._quarantine(turn, key, cause)
+        marking = self._parts.store.run(cut_off, turn, key, verdict, cause, delivery)
+        recovered = await suspend_if_damaged(self._parts, turn, key, cause, marking)
         points.reached("recovery.turn")
         self._tell(key, recovered)
         log.debug("turn recovered", turn=turn, key=key, verdict=verdict)
-        return recovered
-
-    async def _quarantine(self, turn: int, key: str, cause: Interruption) -> Recovered | None:
-        delivery = self._parts.delivery(origin_of(key)[0])
-        recovered = await self._parts.store.run(quarantine, key, turn, cause.instance, turn, cause.now, delivery)
-        self._tell(key, recovered)
         return recovered
 
     def _tell(self, key: str, recovered: Recovered | None) -> None:

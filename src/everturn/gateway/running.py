@@ -19,6 +19,7 @@ from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
 from everturn.gateway.asking import Unwound
 from everturn.gateway.attachments import Attachments
 from everturn.gateway.attempt import Attempt
+from everturn.gateway.damage import suspend_if_damaged
 from everturn.gateway.journal import JournaledTurn, take_up
 from everturn.gateway.observing import outcome_of
 from everturn.gateway.outbox import Outbox
@@ -179,9 +180,8 @@ class Runner:
         verdict = Verdict.SPARE if attempt.called else Verdict.REQUEUE
         delivery = self._parts.delivery(begun.source.platform)
         try:
-            released = await asyncio.shield(
-                self._parts.store.run(cut_off, begun.turn, begun.key, verdict, cause, delivery)
-            )
+            marking = asyncio.shield(self._parts.store.run(cut_off, begun.turn, begun.key, verdict, cause, delivery))
+            released = await suspend_if_damaged(self._parts, begun.turn, begun.key, cause, marking)
         except StoreError:
             return False  # the store is closing: the next life finds the turn running
         attempt.outcome = outcome_of(released.verdict) if released else attempt.outcome or "stopped"

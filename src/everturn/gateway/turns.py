@@ -15,6 +15,7 @@ from everturn.gateway.asking import Questions
 from everturn.gateway.at_work import show_at_work
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.bursts import Bursts
+from everturn.gateway.damage import suspend_if_damaged
 from everturn.gateway.failed_claims import Claimed, FailedClaims
 from everturn.gateway.lanes import Lanes
 from everturn.gateway.observing import outcome_of
@@ -144,9 +145,8 @@ class Turns:
             delivery = self._parts.delivery(begun.source.platform)
             if running.attempt.bubble is not None:
                 await running.attempt.bubble.settled(SETTLE_S)  # so that what is out is known
-            recovered = await self._parts.store.run(
-                cut_off_by_drain, begun.turn, begun.key, stuck_after, cause, delivery
-            )
+            marking = self._parts.store.run(cut_off_by_drain, begun.turn, begun.key, stuck_after, cause, delivery)
+            recovered = await suspend_if_damaged(self._parts, begun.turn, begun.key, cause, marking)
             points.reached("drain.marked")
             if delivery.streams:
                 self._outbox.wake(begun.key)  # its bubble says that it waits

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from everturn.decide import words
 from everturn.decide.recovery import CutOff, Verdict, blame, drain_counts
 from everturn.decide.session import Reset, choose
+from everturn.errors import Damaged
 from everturn.model import Event, ResumePending, SessionEntry, Suspended
 from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import end_open_turn, release
@@ -108,12 +109,15 @@ def cut_off(turn: int, key: str, verdict: Verdict, cause: Interruption, delivery
 
 
 def _interrupt(entry: SessionEntry, turn: int, verdict: Verdict, cause: Interruption) -> Op[None]:
-    yield sql(
-        "UPDATE turn SET state='interrupted', instance=NULL, reason=$2, marked_at=$3 WHERE id=$1 AND state='running'",
+    marked = yield sql(
+        "UPDATE turn SET state='interrupted', instance=NULL, reason=$2, marked_at=$3"
+        " WHERE id=$1 AND state='running' RETURNING id",
         turn,
         None if verdict is Verdict.REQUEUE else cause.reason,
         cause.at,
     )
+    if not marked:  # the key's lock is ours: nobody ended the turn, so its row has a state that no rule knows
+        raise Damaged(f"turn {turn} is held, and its state is not 'running'")
     yield from pause(turn, cause.now)
     yield from release(entry, keep_turn=True)
     if verdict is Verdict.REQUEUE:
@@ -237,12 +241,10 @@ def cut_off_by_drain(
 ) -> Op[Recovered | None]:
     """A planned stop that ran out of patience: the turn is marked and counted in one transaction, never again later."""
     rows = yield sql(CUT_OFF_ONE, turn)
-    if not rows:
-        return None
-    row = rows[0]
     verdict = Verdict.REQUEUE
-    if row[3] == row[5] or row[7] > 0:
-        verdict = drain_counts(row[5], row[7] > 0, row[2], stuck_after)
+    for row in rows:
+        if row[3] == row[5] or row[7] > 0:
+            verdict = drain_counts(row[5], row[7] > 0, row[2], stuck_after)
     return (yield from cut_off(turn, key, verdict, cause, delivery))
 
 

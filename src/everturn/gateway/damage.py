@@ -1,0 +1,40 @@
+"""One damaged row stays alone: its session is suspended, the log names the row, and the others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+import structlog
+
+from everturn.decide.keys import origin_of
+from everturn.errors import StoreError
+from everturn.gateway.parts import Parts
+from everturn.store.operations.recovery import Interruption, Recovered, quarantine
+
+log = structlog.get_logger()
+REMEDY = "it is kept as it is: look at it with `everturn explain`, or begin afresh with /new"
+
+
+async def suspend_if_damaged(
+    parts: Parts, turn: int, key: str, cause: Interruption, marking: Awaitable[Recovered | None]
+) -> Recovered | None:
+    """Await the operation that marks a cut-off turn. If it fails on what is stored, suspend the turn's session instead."""
+    try:
+        return await marking
+    except StoreError:
+        raise
+    except Exception as error:  # one damaged row must not keep the gateway from the others
+        log.exception("turn damaged", turn=turn, key=key, error=repr(error), remedy=REMEDY)
+    return await suspend_damaged(parts, turn, key, cause)
+
+
+async def suspend_damaged(parts: Parts, turn: int, key: str, cause: Interruption) -> Recovered | None:
+    """Suspend the session of a turn that cannot be read. None when somebody else did, or when even that fails."""
+    delivery = parts.delivery(origin_of(key)[0])
+    try:
+        return await parts.store.run(quarantine, key, turn, cause.instance, turn, cause.now, delivery)
+    except StoreError:
+        raise
+    except Exception as error:
+        log.exception("session not suspended", turn=turn, key=key, error=repr(error))
+        return None
