@@ -1,4 +1,7 @@
-"""Numbered forward migrations: files `0001_name.sql` of one engine, and which of them a database still needs."""
+"""Numbered forward migrations: files `0001_name.sql` of one engine, and which of them a database still needs.
+
+All that a database needs are one transaction: after a step that fails, or a death, the version that ran before can start again.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _NAME = re.compile(r"(\d{4})_\w+\.sql")
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One step of the schema; its text is run as a whole, in a transaction of its own."""
+    """One step of the schema."""
 
     version: int
     name: str

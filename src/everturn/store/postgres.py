@@ -60,6 +60,7 @@ class PostgresStore:
     def __init__(
         self,
         server: PostgresServer,
+        first: Connection,
         connections: int = 10,
         on_death: OnDeath = end_process,
         close_within_s: float = 5.0,
@@ -74,7 +75,7 @@ class PostgresStore:
         self._create_future = self._loop.create_future
         self._calls: deque[Call] = deque()
         self._idle: list[asyncio.Future[None]] = []
-        self._links = [Link(server) for _ in range(connections)]
+        self._links = [Link(server, first), *(Link(server) for _ in range(connections - 1))]
         self._workers: list[asyncio.Task[None]] = []
         self._keeper: asyncio.Task[None] | None = None
         self._faults: dict[object, str] = {}
@@ -97,10 +98,10 @@ class PostgresStore:
         close_within_s: float = 5.0,
         grace_s: float = GRACE_S,
     ) -> Self:
-        """Bring the schema up to date; connections are made when they are needed."""
+        """Bring the schema up to date; further connections are made when they are needed."""
         server = PostgresServer.at(url, command_timeout_s)
-        await server.prepare(load(schema / "postgres"))
-        return cls(server, connections, on_death, close_within_s, grace_s)
+        first = await server.prepare(load(schema / "postgres"))
+        return cls(server, first, connections, on_death, close_within_s, grace_s)
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Run and commit; returns after the commit is durable."""
@@ -261,9 +262,9 @@ class PostgresStore:
 class Link:
     """One connection, made again after a fault."""
 
-    def __init__(self, server: PostgresServer) -> None:
+    def __init__(self, server: PostgresServer, connection: Connection | None = None) -> None:
         self._server = server
-        self._connection: Connection | None = None
+        self._connection = connection
 
     async def transact(self, call: Call) -> Any:
         """Run one operation and commit. Raises Fault when it must be run again, else the operation's error."""

@@ -52,26 +52,30 @@ class PostgresServer:
             server_settings=SETTINGS,
         )
 
-    async def prepare(self, migrations: list[Migration]) -> None:
-        """Bring the schema up to date; of several starts at once, one does it."""
+    async def prepare(self, migrations: list[Migration]) -> Connection:
+        """Bring the schema up to date; of several starts at once, one does it. Returns the connection on which that was done."""
         try:
             connection = await self.connect()
             try:
                 await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
                 await self._migrate(connection, migrations)
-            finally:
-                await connection.close(timeout=CONNECT_WITHIN_S)
+                await connection.execute("SELECT pg_advisory_unlock($1)", MIGRATION_LOCK)
+            except BaseException:
+                connection.terminate()  # the server frees the lock
+                raise
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
             raise self.explain(error) from None  # the chain might show the url
+        return connection
 
     async def _migrate(self, connection: Connection, migrations: list[Migration]) -> None:
         known = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", TABLE)
         version = await connection.fetchval(SELECT_VERSION) if known else 0
-        for migration in missing(migrations, version, self.name):
+        if wanted := missing(migrations, version, self.name):
             async with connection.transaction():
                 await connection.execute(CREATE_TABLE)
-                await connection.execute(migration.text)
-                await connection.execute(INSERT_VERSION, migration.version, time.time())
+                for migration in wanted:
+                    await connection.execute(migration.text)
+                    await connection.execute(INSERT_VERSION, migration.version, time.time())
 
     def explain(self, error: Exception) -> StoreError | ConfigError:
         """What an error at the start means to the owner."""

@@ -155,11 +155,12 @@ class SQLiteFile:
             if self._is_empty():
                 db.pragma("auto_vacuum", 2)  # incremental: free pages can be given back bit by bit
             db.pragma("journal_mode", "wal")
-            for migration in missing(migrations, self._version(db), str(self.path)):
+            if wanted := missing(migrations, self._version(db), str(self.path)):
                 with db:
                     db.execute(CREATE_TABLE)
-                    db.execute(migration.text)
-                    db.execute(INSERT_VERSION.replace("$", "?"), (migration.version, time.time()))
+                    for migration in wanted:
+                        db.execute(migration.text)
+                        db.execute(INSERT_VERSION.replace("$", "?"), (migration.version, time.time()))
         finally:
             db.close(True)
 
