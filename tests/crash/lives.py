@@ -133,13 +133,14 @@ def live(life: Life) -> None:
         loop_factory=uvloop.new_event_loop
     )  # it is not closed: what still runs when a life ends is abandoned, not tidied up
     try:
-        code = runner.run(_live(life))
+        code = runner.run(play(life))
     except asyncio.CancelledError:
         code = CANCELLED
     os._exit(code)
 
 
-async def _live(life: Life) -> int:
+async def play(life: Life) -> int:
+    """A life in this process, to its end or to its death."""
     platform = life.platform(file=life.folder / "platform", surety=life.surety)
     agent = life.agent(life.folder)
     world = World(life.url, agent, [platform], settings=life.settings, media=Media(life.folder / "files"))

@@ -1,9 +1,16 @@
-"""Lives as processes: forked from a clean server, so that a death costs milliseconds and no thread is inherited."""
+"""Lives as processes: forked from a clean server, so that a death costs milliseconds and no thread is inherited. A life in which
+nothing dies needs no process of its own: it is what a gateway does that starts where another one died, wherever it runs.
+"""
 
+import asyncio
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
-from tests.crash.lives import Life, live
+import uvloop
+
+from everturn import points
+from tests.crash.lives import Life, live, play
 from tests.waiting import WAIT_S
 
 # There is one such server for all who use it in a process, and one list: what is not on it every child imports anew.
@@ -43,9 +50,18 @@ def run_process(target: Callable[..., None], *args: object) -> int:
     return -1 if code is None else code
 
 
+def run_here(life: Coroutine[Any, Any, int]) -> int:
+    """Live a life without a death in this process; what would be its exit code."""
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(life)
+    finally:
+        points.install(None)
+
+
 def run_life(life: Life) -> int:
-    """Live it to its end; the exit code."""
-    return run_lives([life])[0]
+    """Live it to its end; the exit code. An agent that asks a model keeps connections, which the end of a process closes."""
+    return run_lives([life])[0] if life.death or life.asked else run_here(play(life))
 
 
 def run_lives(lives: Sequence[Life]) -> list[int]:

@@ -12,9 +12,9 @@ from random import Random
 from everturn.decide.delivery import Surety
 from tests.crash.lives import DIED, DONE, Death
 from tests.crash.noting import CALLED
-from tests.crash.processes import run_process
+from tests.crash.processes import run_here, run_process
 from tests.crash.seen import faults_of
-from tests.crash.streaming import FAULTS, GIVEN_UP, KINDS, TOOL, Stream, live
+from tests.crash.streaming import FAULTS, GIVEN_UP, KINDS, TOOL, Stream, live, play
 
 PREVIEW = ("preview.opened", "preview.sent", "preview.committed")
 TURN = ("turn.calling", "turn.answering", "turn.finished")
@@ -39,8 +39,8 @@ def fresh(folder: Path, url: str = "", **about: object) -> Stream:
 
 
 def lived(stream: Stream) -> int:
-    """A life in a process of its own; how it ended."""
-    return run_process(live, stream)
+    """A life, in a process of its own if it dies; how it ended."""
+    return run_process(live, stream) if stream.death else run_here(play(stream))
 
 
 def check(stream: Stream, *deaths: Death) -> list[str]:
