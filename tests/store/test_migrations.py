@@ -62,7 +62,9 @@ async def test_a_newer_store_is_refused_and_left_alone(fresh_store_url: str, tmp
         assert await store.read(versions) == [(1,), (2,)]
 
 
-async def test_a_migration_that_fails_leaves_the_store_to_the_version_before(fresh_store_url: str, tmp_path: Path) -> None:
+async def test_a_migration_that_fails_leaves_the_store_to_the_version_before(
+    fresh_store_url: str, tmp_path: Path
+) -> None:
     old = make_schema(tmp_path / "old")
     async with closing(await open_store(fresh_store_url, schema=old)) as store:
         await store.run(put, 1, "kept")
