@@ -64,8 +64,12 @@ class SessionContext(Protocol):
         """Go on in a child session: the summary, then the newest `keep` rows. `session_id` is another one afterwards."""
         ...
 
-    async def compaction_failed(self, why: str) -> None:
-        """A compaction could not be made: the turn goes on, the next try waits longer."""
+    async def called_apart(self, usage: Usage) -> None:
+        """Count a model call whose answer is no row of the transcript, such as the description of a picture."""
+        ...
+
+    async def compaction_failed(self, why: str, usage: Usage = NO_USAGE) -> None:
+        """A compaction could not be made: the turn goes on, the next try waits longer. `usage` is what it used all the same."""
         ...
 
 
@@ -141,7 +145,7 @@ class TurnContext(Protocol):
         ...
 
     async def failed(self, kind: str, why: str, wait_s: float, usage: Usage = NO_USAGE) -> int:
-        """Journal a model call that failed and will be tried again; how many failed since the last committed step.
+        """Journal a model call that failed; how many failed since the last committed step.
 
         `usage` is what it used all the same, as far as that is known: an answer that broke off is paid for.
         """

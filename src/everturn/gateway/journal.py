@@ -141,7 +141,7 @@ class JournaledTurn:
     async def failed(self, kind: str, why: str, wait_s: float, usage: Usage = NO_USAGE) -> int:
         """Journal a model call that failed and will be tried again, with what it used."""
         self._attempt.moves()
-        self._parts.observing.model_failed(self._attempt.begun, self._attempt.answered())
+        self._parts.observing.model_failed(self._attempt.begun, self._attempt.answered(), usage)
         now = self._parts.clock.now()
         return await self._store.run(failed_call, self._attempt.begun, kind, why, wait_s, now, usage)
 

@@ -14,6 +14,7 @@ from everturn.store.operations.compaction import (
     may_compact,
 )
 from everturn.store.operations.freezing import freeze, frozen
+from everturn.store.operations.turns import called_apart
 
 
 class KeptSession:
@@ -54,6 +55,13 @@ class KeptSession:
         self._parts.observing.heard(self._attempt.begun, self._attempt.answered(), usage)
         self._attempt.begun, self._attempt.seq = moved.begun, moved.last
 
-    async def compaction_failed(self, why: str) -> None:
+    async def called_apart(self, usage: Usage) -> None:
+        """Count a model call whose answer is no row of the transcript."""
+        self._parts.observing.heard(self._attempt.begun, self._attempt.answered(), usage)
+        await self._store.run(called_apart, self._attempt.begun, usage)
+
+    async def compaction_failed(self, why: str, usage: Usage = NO_USAGE) -> None:
         """A compaction could not be made: the next try waits longer."""
-        await self._store.run(compaction_failed, self._attempt.begun, why, self._parts.clock.now())
+        if (asked_at := self._attempt.answered()) is not None:
+            self._parts.observing.model_failed(self._attempt.begun, asked_at, usage)
+        await self._store.run(compaction_failed, self._attempt.begun, why, self._parts.clock.now(), usage)

@@ -88,11 +88,12 @@ class Observing:
         meters.cached_tokens += usage.cached_tokens
         meters.cost += usage.cost or 0.0
 
-    def model_failed(self, begun: Begun, asked_at: float | None) -> None:
-        """A model call failed, and the turn goes on."""
+    def model_failed(self, begun: Begun, asked_at: float | None, usage: Usage = NOTHING) -> None:
+        """A model call failed; what it used all the same is counted."""
         self.meters.failures += 1
+        self.heard(begun, None, usage)
         if self._traces is not None and asked_at is not None:
-            self._traces.model(begun, asked_at, NOTHING, failed=True)
+            self._traces.model(begun, asked_at, usage, failed=True)
 
     def tool_used(self, begun: Begun, name: str, began: float) -> None:
         """A tool that began then has returned."""

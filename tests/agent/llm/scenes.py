@@ -11,12 +11,15 @@ from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.toolbox import Place, Tool, ask_nobody
 from everturn.clock import Clock
+from everturn.decide.spending import Limits
+from everturn.gateway.parts import Settings
 from everturn.media import Media
 from everturn.model import Effect, Json, Message
 from everturn.testing import FakePlatform, World
 from everturn.testing_model import ModelServer, ScriptedModel, Seen
 from tests.gateway.scenes import said_in, session_of, told
 
+NO_LIMITS = Limits()
 KEY = "sk-test-0123456789abcdef"
 STALL_S = 777.0
 LINE_SCHEMA: Json = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
@@ -124,6 +127,8 @@ async def scene(
     log: Path | None = None,
     agent_clock: Clock | None = None,
     platform: FakePlatform | None = None,
+    *,
+    limits: Limits = NO_LIMITS,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
     """A gateway with a language model agent; `settings` are LlmSettings."""
@@ -136,7 +141,7 @@ async def scene(
         agent = LlmAgent(chosen, [lines], agent_clock or clock, chance=lambda: 0.0)
         platform = platform or FakePlatform()
         media = Media(chosen.uploads) if chosen.uploads is not None else None
-        world = World(url, agent, [platform], clock, media=media)
+        world = World(url, agent, [platform], clock, Settings(limits=limits), media=media)
         try:
             async with world:
                 yield Scene(world, platform, server.model, lines)

@@ -11,14 +11,19 @@ from pydantic_ai.usage import RequestUsage
 from everturn.agent.llm.calls import usage_of
 from everturn.agent.llm.providers import build_model, call_settings
 from everturn.agent.llm.settings import LlmSettings
+from everturn.decide.spending import Limits
 from everturn.decide.timeline import timeline
 from everturn.errors import ConfigError
+from everturn.model import Attachment
 from everturn.store.interface import Op, sql
 from everturn.store.operations.reading import explain
+from everturn.testing import FilePlatform
 from tests.agent.llm.scenes import STALL_S, Impatient, scene
+from tests.agent.llm.test_compaction import SMALL, told_stories
 from tests.gateway.scenes import die
 
 PRIVATE = LlmSettings(model="openai:x", base_url="http://127.0.0.1:1/v1", api_key="sk-private-123456")
+A_DAY = Limits(person_tokens_day=1_000_000)
 USED = RequestUsage(input_tokens=1000, output_tokens=100, cache_read_tokens=400)
 
 
@@ -84,6 +89,56 @@ async def test_an_answer_that_broke_off_and_was_asked_again_is_counted(tmp_path:
         assert (await it.world.store.read(used))[0] == requests + 1  # a server that refuses is paid nothing
     assert requests == 2
     assert tokens > 0
+
+
+def spent() -> Op[tuple[int, int, int]]:
+    """The tokens of all turns, of all sessions, and of the day."""
+    kept = "SELECT coalesce(sum(input_tokens+output_tokens), 0) FROM"
+    rows = yield sql(f"SELECT ({kept} turn), ({kept} session), (SELECT tokens FROM spending WHERE who='all')")
+    return int(rows[0][0]), int(rows[0][1]), int(rows[0][2])
+
+
+@pytest.mark.parametrize(
+    ("fault", "requests", "failures"),
+    [("cut", 3, 3), ("error", 3, 3), ("empty", 2, 2), ("refused", 1, 1), ("denied", 0, 1), ("server", 0, 3)],
+)
+async def test_every_failed_call_is_counted_alike_also_the_last_one(
+    store_url: str, fault: str, requests: int, failures: int
+) -> None:
+    """What the model had begun to answer is paid for: the turn, the session and the day count the same."""
+    async with scene(store_url, agent_clock=Impatient(), stall_s=STALL_S, retries=2, limits=A_DAY) as it:
+        it.model.fail(fault, times=9)
+        await it.ask("hello")
+        used_tokens = await it.world.store.read(spent)
+        assert (await it.world.store.read(used))[0] == requests
+        (told,) = await it.world.store.read(explain, "m1@one")
+    assert len(set(used_tokens)) == 1
+    assert bool(used_tokens[0]) is bool(requests)
+    assert sum("model call failed" in words for _, words in timeline(told)) == failures
+
+
+@pytest.mark.parametrize(
+    ("fault", "words", "window"), [("cut", "Summarise the conversation", SMALL), ("overflow", "and now?", {})]
+)
+async def test_what_fails_around_a_compaction_is_counted_alike(
+    store_url: str, fault: str, words: str, window: dict[str, Any]
+) -> None:
+    async with scene(store_url, agent_clock=Impatient(), stall_s=STALL_S, limits=A_DAY, **window) as it:
+        await told_stories(it)
+        it.model.fail(fault, words=words)
+        assert await it.ask("and now?") == "answer to and now?"
+        assert len(set(await it.world.store.read(spent))) == 1
+
+
+async def test_a_picture_that_is_described_is_counted_alike(tmp_path: Path) -> None:
+    sticker = Attachment(kind="sticker", ref="r1", unique="u1", words="😀")
+    platform = FilePlatform(contents={"r1": b"RIFF0000WEBP pixels"})
+    url, files = f"sqlite:///{tmp_path / 'everturn.db'}", tmp_path / "files"
+    async with scene(url, platform=platform, limits=A_DAY, images="yes", uploads=files) as it:
+        platform.attach("one", "", [sticker])
+        await platform.until(lambda: bool(platform.texts("one")))
+        assert (await it.world.store.read(used))[0] == len(it.seen()) == 2
+        assert len(set(await it.world.store.read(spent))) == 1
 
 
 async def test_a_call_that_was_cut_off_by_a_death_is_asked_again_and_told(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.llm.asking import Asking, Given
-from everturn.agent.llm.calls import usage_of
 from everturn.agent.llm.compacting import Compacting
 from everturn.agent.llm.freezing import Prompt, frozen_prompt, with_brought
 from everturn.agent.llm.providers import Models
@@ -83,8 +82,8 @@ class LlmAgent:
             extra = extra_of(response, text, calls)
             if asks or not calls:
                 cut = got.kind is not Kind.ANSWERED
-                return Answer(text, extra, usage_of(response), cut=cut, calls=tuple(calls))
-            await turn.step(text, calls, run, extra=extra, usage=usage_of(response))
+                return Answer(text, extra, got.used, cut=cut, calls=tuple(calls))
+            await turn.step(text, calls, run, extra=extra, usage=got.used)
             work.steps += 1
         return Answer(model_words.too_many_steps(self._settings.max_steps), cut=True)
 
@@ -96,9 +95,10 @@ class LlmAgent:
         """One request apart from the conversation; empty when it fails or a spending limit is reached."""
         given = Given([Message(role="user", content=question)], "", ())
         try:
-            _, response = await self._asking.once(turn, given)
+            failure, response = await self._asking.once(turn, given)
         except Spent:
             return ""
+        await turn.session.called_apart(failure.used)
         return (response.text or "") if response is not None else ""
 
     async def _begin(self, turn: TurnContext) -> Work:

@@ -47,6 +47,7 @@ class Got:
     kind: Kind
     response: ModelResponse
     given: Given
+    used: Usage  # what is still to be counted of it
 
 
 @dataclass(slots=True)
@@ -87,15 +88,10 @@ class Asking:
             given = await current()
             failure, response = await self._try(turn, place.name, given)
             if response is not None and self._good(failure.kind, response):
-                return Got(failure.kind, response, given)
+                return Got(failure.kind, response, given, usage_of(response))
             place.failed += 1
-            if failure.kind is Kind.OVERFLOW and not place.compacted:
-                place.compacted = await compact()
-                compacted = place.compacted
-            else:
-                compacted = False
-            if not await self._goes_on(turn, place, failure, compacted=compacted):
-                return Got(failure.kind, self._last(place, failure, response), given)
+            if not await self._goes_on(turn, place, failure, compact):
+                return Got(failure.kind, self._last(place, failure, response), given, NO_USAGE)
 
     async def once(self, turn: TurnContext, given: Given) -> tuple[Failure, ModelResponse | None]:
         """One call of the first model, shown to nobody, never tried again."""
@@ -145,11 +141,20 @@ class Asking:
         )
         return usage_of(ModelResponse(parts=[], usage=likely, model_name=model, provider_name=provider))
 
-    async def _goes_on(self, turn: TurnContext, place: Place, failure: Failure, *, compacted: bool) -> bool:
+    async def _goes_on(
+        self, turn: TurnContext, place: Place, failure: Failure, compact: Callable[[], Awaitable[bool]]
+    ) -> bool:
         """Wait and try again, or move to the next model; False: there is nothing left to try."""
         wait_s = wait_before(
             failure.kind, place.failed, failure.retry_after_s, self._settings.longest_wait_s, self._chance()
         )
+        move = self._move(place, failure, wait_s, compacted=False)
+        waits = wait_s or 0.0 if move is Move.RETRY else 0.0
+        # The last one, too, and before a compaction asks: what it used is counted, the rest of its plan is given back.
+        count = await turn.failed(failure.kind, failure.detail or failure.kind, waits, failure.used)
+        place.failed = max(place.failed, count - place.before)  # an earlier life's tries count too
+        compacted = failure.kind is Kind.OVERFLOW and not place.compacted and await compact()
+        place.compacted = place.compacted or compacted
         move = self._move(place, failure, wait_s, compacted=compacted)
         log.warning(
             "model call failed",
@@ -159,13 +164,6 @@ class Asking:
             why=failure.detail,
             then=move.value,
         )
-        if move is Move.GIVE_UP:
-            return False
-        waits = wait_s or 0.0 if move is Move.RETRY else 0.0
-        count = await turn.failed(failure.kind, failure.detail or failure.kind, waits, failure.used)
-        place.failed = max(place.failed, count - place.before)  # an earlier life's tries count too
-        if move is Move.RETRY:
-            move = self._move(place, failure, wait_s, compacted=compacted)
         if move is Move.RETRY:
             await self._wait(turn, place, failure.kind, waits)
         elif move is Move.NEXT_MODEL:

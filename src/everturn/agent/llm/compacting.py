@@ -47,7 +47,7 @@ class Compacting:
         failure, response = await self._asking.once(turn, Given([Message(role="user", content=text, seq=1)], "", []))
         summary = (response.text or "").strip() if response is not None else ""
         if response is None or not summary or failure.kind not in {Kind.ANSWERED, Kind.LENGTH}:
-            await turn.session.compaction_failed(failure.detail or failure.kind)
+            await turn.session.compaction_failed(failure.detail or failure.kind, failure.used)
             return False
         await turn.session.compact(summary, keep, usage_of(response))
         return True

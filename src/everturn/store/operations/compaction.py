@@ -12,7 +12,7 @@ from everturn.model import Usage
 from everturn.store.interface import Op, sql
 from everturn.store.operations.boundaries import end_session
 from everturn.store.operations.entries import lock_entry
-from everturn.store.operations.spending import count_usage
+from everturn.store.operations.spending import count_call_apart, count_usage
 from everturn.store.operations.transcripts import ADD_MESSAGE, last_messages
 from everturn.store.operations.turn_values import Begun
 from everturn.store.operations.turns import NOTHING, add_failure, fenced
@@ -119,11 +119,12 @@ def may_compact(begun: Begun, now: float) -> Op[bool]:
     return not (yield sql(URGENT, begun.key))
 
 
-def compaction_failed(begun: Begun, why: str, at: float) -> Op[None]:
+def compaction_failed(begun: Begun, why: str, at: float, usage: Usage = NOTHING) -> Op[None]:
     """Keep that a compaction failed: the next try waits longer, and a wish for one is over. Run twice it counts once."""
     yield from fenced(begun)
     if not (yield from add_failure(begun, "compaction", why, 0.0, at)):
         return
+    yield from count_call_apart(begun, usage)
     rows = yield sql("SELECT compact_failures FROM session WHERE session_id=$1", begun.session_id)
     failures = rows[0][0] + 1
     yield sql(

@@ -123,6 +123,21 @@ def count_failed_call(begun: Begun, usage: Usage) -> Op[None]:
     yield from _settle(begun, rows[0], usage.input_tokens + usage.output_tokens, usage.cost or 0.0)
 
 
+def count_call_apart(begun: Begun, usage: Usage) -> Op[None]:
+    """Add what a call apart from the conversation used: a picture that was described, a summary that failed. Once: the turn
+    then asks nobody.
+    """
+    used = (usage.requests, usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.cost)
+    rows = yield sql(
+        f"UPDATE turn SET {ADD_USAGE}, asked_requests=0 WHERE id=$1 AND asked_requests>0 RETURNING {PLANNED}",
+        begun.turn,
+        *used,
+    )
+    if rows:
+        yield sql(f"UPDATE session SET {ADD_USAGE} WHERE session_id=$1", begun.session_id, *used)
+        yield from _settle(begun, rows[0], usage.input_tokens + usage.output_tokens, usage.cost or 0.0)
+
+
 def _settle(begun: Begun, planned: Row, tokens: int, cost: float) -> Op[None]:
     planned_tokens, planned_cost, day, who = planned
     if who is None:

@@ -15,7 +15,14 @@ from everturn.store.operations.bubbles import owe_answer
 from everturn.store.operations.entries import lock_entry
 from everturn.store.operations.outbox import sent_at_once
 from everturn.store.operations.outputs import kept
-from everturn.store.operations.spending import Plan, add_plan, asking, count_failed_call, count_usage
+from everturn.store.operations.spending import (
+    Plan,
+    add_plan,
+    asking,
+    count_call_apart,
+    count_failed_call,
+    count_usage,
+)
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
 from everturn.store.operations.transcripts import written
 from everturn.store.operations.turn_values import Begun, Finished
@@ -112,6 +119,12 @@ def failed_call(begun: Begun, kind: str, why: str, wait_s: float, at: float, usa
         yield from count_failed_call(begun, usage)
     rows = yield sql("SELECT failures FROM turn WHERE id=$1", begun.turn)
     return int(rows[0][0])
+
+
+def called_apart(begun: Begun, usage: Usage) -> Op[None]:
+    """Count a model call whose answer is no row of the transcript."""
+    yield from fenced(begun)
+    yield from count_call_apart(begun, usage)
 
 
 def add_failure(begun: Begun, kind: str, why: str, wait_s: float, at: float) -> Op[bool]:
