@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import stat
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import closing as closing_now
 from pathlib import Path
@@ -92,6 +93,21 @@ async def test_what_waits_together_is_committed_together(store: SQLiteStore) -> 
     await asyncio.gather(*calls)
     assert store.commits - before == 2
     assert await store.read(count) == 101
+
+
+async def test_what_one_iteration_of_the_event_loop_asks_for_is_committed_together(store: SQLiteStore) -> None:
+    begun = threading.Event()
+
+    def first() -> Op[str]:
+        begun.set()
+        return (yield from put(1, "x"))
+
+    before = store.commits
+    calls = [store.run(first)]
+    assert not begun.wait(0.05)  # the writer is idle, and the event loop has not yet come to the end of its iteration
+    calls += [store.run(put, number, "x") for number in range(2, 11)]
+    await asyncio.gather(*calls)
+    assert store.commits - before == 1
 
 
 async def test_a_group_is_limited(store: SQLiteStore) -> None:

@@ -17,7 +17,7 @@ from everturn.store.death import OnDeath, end_process
 from everturn.store.interface import Op, P
 from everturn.store.migrations import SCHEMA, load
 from everturn.store.sqlite_file import SQLiteFile
-from everturn.store.sqlite_threads import Call, Reader, Writer
+from everturn.store.sqlite_threads import GROUP, Call, Calls, Reader, Writer
 
 T = TypeVar("T")
 READERS = 2
@@ -31,12 +31,15 @@ class SQLiteStore:
     ) -> None:
         """Use `open`: it checks the file first."""
         loop = asyncio.get_running_loop()
-        reads: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        reads: Calls = queue.SimpleQueue()
         self._writer = Writer(file, anchor, loop, on_death, close_within_s)
         self._readers = [Reader(file, reads, loop, on_death, close_within_s) for _ in range(READERS)]
         self._held: set[int] = set()
         self._accepting = True
         self._create_future = loop.create_future
+        self._call_soon = loop.call_soon
+        self._asked: list[Call] = []  # what the event loop's present iteration has asked for so far
+        self._handed_over = 0
         self._put = self._writer.calls.put
         self._put_read = reads.put
 
@@ -69,7 +72,9 @@ class SQLiteStore:
         """Run and commit; returns after the commit is durable."""
         future: asyncio.Future[T] = self._create_future()
         if self._accepting:
-            self._put((operation, args, kwargs, future))
+            if not self._asked:
+                self._call_soon(self._hand_over)
+            self._asked.append((operation, args, kwargs, future))
         else:
             future.set_exception(StoreUnavailable("the store is closed"))
         return future
@@ -78,7 +83,7 @@ class SQLiteStore:
         """Run on a reader, beside the writer; the operation only selects."""
         future: asyncio.Future[T] = self._create_future()
         if self._accepting:
-            self._put_read((operation, args, kwargs, future))
+            self._put_read([(operation, args, kwargs, future)])
         else:
             future.set_exception(StoreUnavailable("the store is closed"))
         return future
@@ -105,7 +110,8 @@ class SQLiteStore:
     def meters(self) -> StoreMeters:
         """How long commits and reads took; each thread counts for itself."""
         read = merged(reader.took for reader in self._readers)
-        return StoreMeters(self._writer.took, self._writer.groups, read, self._writer.calls.qsize())
+        waiting = len(self._asked) + self._handed_over - self._writer.taken
+        return StoreMeters(self._writer.took, self._writer.groups, read, waiting)
 
     async def close(self) -> None:
         """Finish what was accepted, then let go of the file. The writer goes last and leaves no WAL behind."""
@@ -113,5 +119,16 @@ class SQLiteStore:
         self._put_read(None)
         for reader in self._readers:
             await reader.ended()
+        self._hand_over()
         self._put(None)
         await self._writer.ended()
+
+    def _hand_over(self) -> None:
+        """Give the writer at once what one iteration of the event loop has asked for, so that it shares a sync.
+
+        A writer that took each operation as it comes would begin with the first one and let the others wait for a second sync.
+        """
+        asked, self._asked = self._asked, []
+        self._handed_over += len(asked)
+        for first in range(0, len(asked), GROUP):
+            self._put(asked[first : first + GROUP])

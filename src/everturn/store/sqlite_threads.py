@@ -24,11 +24,12 @@ from everturn.store.interface import Op
 from everturn.store.sqlite_file import DAMAGED, ENVIRONMENTAL, SQLiteFile
 
 Call = tuple[Callable[..., Op[Any]], tuple[Any, ...], dict[str, Any], "asyncio.Future[Any]"]
+Calls = queue.SimpleQueue[list[Call] | None]
 Outcome = tuple["asyncio.Future[Any]", Any, Exception | None]
 Execute = Callable[..., apsw.Cursor]
 One = Callable[[Call, apsw.Connection, Execute], Outcome]
 
-GROUP = 512  # operations that share a transaction at most
+GROUP = 512  # operations that are handed over at once at most; when so many wait, no more join their transaction
 READS = 8  # reads that one reader takes at once
 FIRST_DELAY_S = 0.01
 LONGEST_DELAY_S = 1.0
@@ -109,12 +110,13 @@ class Thread:
     def __init__(
         self,
         file: SQLiteFile,
-        calls: queue.SimpleQueue[Call | None],
+        calls: Calls,
         loop: asyncio.AbstractEventLoop,
         on_death: OnDeath,
         close_within_s: float,
     ) -> None:
         self.calls = calls
+        self.taken = 0
         self.file = file
         self.tidy_after_s: float | None = None
         self.took = Histogram(INSTANT)
@@ -246,31 +248,32 @@ class Thread:
 
     def _take(self) -> list[Call]:
         """Everything that waits, up to the limit; sleeps while there is nothing to do."""
-        taken: list[Call | None] = []
+        taken: list[Call] = []
         if self._stuck.calls and (self._failing or not self._accepting):
             time.sleep(self._stuck.left_s())
         else:
-            self._take_first(taken)
-        if self._accepting:
-            self._take_more(taken)
-        if taken and taken[-1] is None:
-            self._accepting = False
-            self._progress_at = time.monotonic()
-            self.calls.put(None)  # for the other readers
-        return [call for call in taken if call is not None]
-
-    def _take_first(self, taken: list[Call | None]) -> None:
-        patience = self._stuck.left_s() if self._stuck.calls else self.tidy_after_s
+            patience = self._stuck.left_s() if self._stuck.calls else self.tidy_after_s
+            try:
+                self._add(taken, self.calls.get(timeout=patience))
+            except queue.Empty:
+                if not self._stuck.calls:
+                    self.tidy()
         try:
-            taken.append(self.calls.get(timeout=patience))
+            while self._accepting and len(taken) < self.limit and self.calls.qsize():
+                self._add(taken, self.calls.get_nowait())
         except queue.Empty:
-            if not self._stuck.calls:
-                self.tidy()
+            pass  # another reader was quicker
+        self.taken += len(taken)
+        return taken
 
-    def _take_more(self, taken: list[Call | None]) -> None:
-        with contextlib.suppress(queue.Empty):  # another reader was quicker
-            for _ in range(min(self.calls.qsize(), self.limit - len(taken))):
-                taken.append(self.calls.get_nowait())  # noqa: PERF401  what was taken before Empty must be kept
+    def _add(self, taken: list[Call], calls: list[Call] | None) -> None:
+        """What comes next; None is the end."""
+        if calls is not None:
+            taken += calls
+            return
+        self._accepting = False
+        self._progress_at = time.monotonic()
+        self.calls.put(None)  # for the other readers
 
     def _give_up(self) -> None:
         words = f"closed before it could be written: {self._fault}"
