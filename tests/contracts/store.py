@@ -59,9 +59,13 @@ def dump() -> Op[Dump]:
     """Everything that is stored, in an order and a shape that do not depend on the engine."""
     tables: Dump = {}
     for table in TABLES:
-        rows = yield sql(f"SELECT * FROM {table}")
-        tables[table] = sorted((row[1:] if table in NUMBERED else row for row in rows), key=repr)
+        tables[table] = comparable(table, (yield sql(f"SELECT * FROM {table}")))
     return tables
+
+
+def comparable(table: str, rows: Rows) -> list[tuple[object, ...]]:
+    """The rows of a table in an order and a shape that do not depend on the engine."""
+    return sorted((row[1:] if table in NUMBERED else row for row in rows), key=repr)
 
 
 # What must never be found, whatever ran in whatever order: each finds the rows that break a rule.
