@@ -17,7 +17,6 @@ from msgspec import convert, to_builtins
 
 from everturn.clock import Clock, SystemClock
 from everturn.decide.delivery import Surety
-from everturn.decide.reconnecting import pause_s
 from everturn.errors import PlatformError, Refused, TryLater
 from everturn.model import Attachment, Inbound, SessionSource
 from everturn.platform.interface import Channel, Contact, Limits, Outgoing
@@ -352,8 +351,8 @@ class CardPlatform(FakePlatform):
 
 
 class RemotePlatform(DeletingPlatform):
-    """A platform on the other side of a network: its adapter tells when it was last answered, and reads on by itself after the
-    platform was away. People there see that we are at work, and the marks that we put on messages.
+    """A platform on the other side of a network: its adapter tells when it was last answered. People there see that we are at
+    work, and the marks that we put on messages.
     """
 
     def __init__(self, *, clock: Clock | None = None, **given: Any) -> None:
@@ -365,16 +364,9 @@ class RemotePlatform(DeletingPlatform):
 
     async def inbound(self, after: str | None = None) -> AsyncGenerator[Inbound, None]:
         """What was said, for ever."""
-        failures = 0
-        while True:
-            try:
-                async for each in super().inbound(after):
-                    self.contact, failures = self.contact.answered(self._clock.now()), 0
-                    yield each
-            except PlatformError as error:
-                failures += 1
-                self.contact = self.contact.with_trouble(str(error))
-                await self._clock.sleep(pause_s(failures, chance=0.5))
+        async for each in super().inbound(after):
+            self.contact = self.contact.answered(self._clock.now())
+            yield each
 
     async def typing(self, to: SessionSource) -> None:
         """Show it."""

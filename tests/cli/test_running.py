@@ -130,7 +130,7 @@ def test_status_says_which_platform_can_not_be_read_and_since_when(tmp_path: Pat
     env = {f"EVERTURN_PLATFORMS_TELEGRAM_{name}": value for name, value in nowhere.items()}
     with GatewayProgram(tmp_path, **env) as gateway:
         gateway.ready()
-        gateway.shows("telegram is not readable")
+        gateway.shows("platform not readable")
         told = called("status", home=tmp_path).out
     (line,) = (line for line in told.splitlines() if line.startswith("telegram 123456"))
     assert " can not be read since 2" in line

@@ -2,7 +2,8 @@
 
 import pytest
 
-from everturn.decide.matrix_errors import Forbidden, Missing, asked_s, error_of
+from everturn.decide.matrix_errors import Forbidden, Missing, error_of
+from everturn.decide.reconnecting import asked_s
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 
 

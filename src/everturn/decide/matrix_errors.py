@@ -11,7 +11,6 @@ PAUSE_S = 1.0
 STRANGE_S = 10.0
 OWNER_S = 60.0  # what only somebody else can put right
 LONGEST_S = 86_400.0  # a homeserver that asks for more than a day is not believed
-LONGEST_READ_S = 600.0
 REVOKED = (
     "the homeserver does not know our access token any more; get a new one (everturn connect matrix), and keep its device:"
     " what was sent in the last day is recognised by it"
@@ -59,11 +58,6 @@ def _no(status: int, code: str, what: str) -> PlatformError:
         words = f"not allowed there: {what}; is the account still in the room, and may it write?"
         return Forbidden(words) if code == "M_FORBIDDEN" else Refused(words)
     return Missing(what) if status in {404, 405} else Refused(what)
-
-
-def asked_s(error: PlatformError) -> float:
-    """How long a homeserver wants us to wait before we read on; not for ever, whatever it says."""
-    return min(error.delay_s, LONGEST_READ_S) if isinstance(error, TryLater) else 0.0
 
 
 def _wait_s(retry_after_ms: float | None, retry_after: str) -> float:

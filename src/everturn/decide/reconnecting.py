@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from everturn.errors import TryLater
+
 LONGEST_S = 60.0
+LONGEST_ASKED_S = 600.0
+
+
+def asked_s(error: Exception) -> float:
+    """How long a platform wants us to wait before we read on; not for ever, whatever it says."""
+    return min(error.delay_s, LONGEST_ASKED_S) if isinstance(error, TryLater) else 0.0
 
 
 def pause_s(failures: int, chance: float, asked_s: float = 0.0) -> float:

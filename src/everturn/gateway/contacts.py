@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from everturn.clock import Clock
 from everturn.decide.contact import Reach, reach_of
@@ -18,6 +19,16 @@ from everturn.store.operations.overview import note_contact
 NOTED_EVERY_S = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a platform can not be read."""
+
+    text: str
+    since: float
+    failures: int  # in a row
+    answers: int  # of the platform until then: with the next one the trouble is over
+
+
 class Contacts:
     """What this process sees of its platforms."""
 
@@ -27,7 +38,7 @@ class Contacts:
         self._platforms = platforms
         self._received: dict[tuple[str, str], float] = {}
         self._sent: dict[tuple[str, str], float] = {}
-        self._trouble: dict[str, tuple[str, float]] = {}
+        self._trouble: dict[str, Trouble] = {}
         self._heard: set[str] = set()  # of which something was read in this life
         self._began = clock.now()
         self._telling = {name: each for name, each in platforms.items() if isinstance(each, CanTellContact)}
@@ -56,8 +67,25 @@ class Contacts:
         if trouble is None:
             self._trouble.pop(platform, None)
         else:
-            since = self._trouble[platform][1] if platform in self._trouble else self._clock.now()
-            self._trouble[platform] = trouble, since
+            self.failed(platform, trouble)
+
+    def failed(self, platform: str, trouble: str, *, own_fault: bool = False) -> int:
+        """A platform could not be read. Returns how often in a row: since something was taken from it, or since it answered a
+        read. An answer counts for nothing if the fault is our own, which may lie in how we handle that answer.
+        """
+        before, still = self._trouble.get(platform), self._trouble_of(platform)
+        failures = before.failures if before is not None and (still or own_fault) else 0
+        since = still.since if still else self._clock.now()
+        self._trouble[platform] = Trouble(trouble, since, failures + 1, self._answers(platform))
+        return failures + 1
+
+    def _answers(self, platform: str) -> int:
+        return self._telling[platform].contact.answers if platform in self._telling else 0
+
+    def _trouble_of(self, platform: str) -> Trouble | None:
+        """What is wrong now, unless the platform has answered since. A quiet one is not said to be away until somebody writes."""
+        trouble = self._trouble.get(platform)
+        return trouble if trouble is not None and trouble.answers == self._answers(platform) else None
 
     def hears_since(self, platform: str) -> float:
         """Since when it is heard without a silence: what was said before that piled up."""
@@ -76,18 +104,15 @@ class Contacts:
         return [{"name": name, "account": account, **seen} for (name, account), seen in self.connected().items()]
 
     def _seen(self, platform: Platform) -> Json:
-        if platform.name in self._trouble:
-            trouble, since = self._trouble[platform.name]
-            return {"state": Reach.TROUBLE.value, "trouble": trouble, "since": since}
+        trouble = self._trouble_of(platform.name)
         if platform.name in self._telling:
             contact = self._telling[platform.name].contact
-            state = reach_of(contact.received_at, contact.trouble, self._clock.now())
+            why = trouble.text if trouble else contact.trouble
+            state = reach_of(contact.received_at, why, self._clock.now())
             began = self._began if contact.received_at is None else contact.received_at
-            return {
-                "state": state.value,
-                "trouble": contact.trouble,
-                "since": None if state is Reach.READING else began,
-            }
+            return {"state": state.value, "trouble": why, "since": None if state is Reach.READING else began}
+        if trouble is not None:
+            return {"state": Reach.TROUBLE.value, "trouble": trouble.text, "since": trouble.since}
         if isinstance(platform, CanPull) and not self._has_come(platform):
             return {"state": Reach.CONNECTING.value, "trouble": None, "since": self._began}
         state = Reach.READING if isinstance(platform, CanPull) else Reach.OPEN

@@ -19,9 +19,18 @@ from everturn.decide.busy import forced_by
 from everturn.decide.commands import BY_NAME, Declared, parse_command
 from everturn.decide.keys import is_keepable
 from everturn.decide.pairing import make_code
-from everturn.decide.reconnecting import pause_s
+from everturn.decide.reconnecting import asked_s, pause_s
 from everturn.decide.rights import may
-from everturn.errors import Conflict, EverturnError, Full, StoreError, StoreUnavailable, TooLong, Unkeepable
+from everturn.errors import (
+    Conflict,
+    EverturnError,
+    Full,
+    PlatformError,
+    StoreError,
+    StoreUnavailable,
+    TooLong,
+    Unkeepable,
+)
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
 from everturn.gateway.dead_letters import DeadLetters
@@ -134,28 +143,33 @@ class Intake:
     async def pull(self, platform: Pulled) -> None:
         """Read a platform for ever, from where its committed cursor stands; asking for the next acknowledges the last.
 
-        An adapter that fails is asked again after a pause that grows; whatever it raises, the others are read on.
+        This is the only loop that retries a read. Whatever an adapter raises is logged and shown in the status, and the
+        adapter is asked again after a pause; the others are read on.
         """
-        failures = 0
         while True:
+            wait_s = pause_s(0, random.random())  # noqa: S311  not a secret
             try:
                 after = await self._parts.store.read(read_cursor, platform.name, platform.account)
                 async for heard in platform.inbound(after):
-                    failures = 0
                     await (
                         self._read_to(platform, heard) if isinstance(heard, ReadTo) else self.take(heard, patient=True)
                     )
                     self._parts.contacts.heard(platform.name)
             except Exception as error:  # noqa: BLE001  an adapter that breaks its word must not end the others
-                failures += 1
-                self._tell_trouble(platform, error)
-            await self._parts.clock.sleep(pause_s(failures, random.random()))  # noqa: S311  not a secret
+                wait_s = self._reading_failed(platform, error)
+            await self._parts.clock.sleep(wait_s)
 
-    def _tell_trouble(self, platform: Pulled, error: Exception) -> None:
+    def _reading_failed(self, platform: Pulled, error: Exception) -> float:
+        """Say why a platform cannot be read; returns how long to wait before it is asked again."""
         ours = isinstance(error, EverturnError)
         trouble = str(error) if ours else f"the adapter failed: {type(error).__name__}"
-        log.warning("platform not readable", platform=platform.name, error=trouble, exc_info=None if ours else error)
-        self._parts.contacts.reads(platform.name, trouble)
+        failures = self._parts.contacts.failed(platform.name, trouble, own_fault=not isinstance(error, PlatformError))
+        wait_s = pause_s(failures, random.random(), asked_s(error))  # noqa: S311  not a secret
+        log.warning(
+            "platform not readable", platform=platform.name, error=trouble, again_in_s=round(wait_s, 1),
+            exc_info=None if ours else error,
+        )  # fmt: skip
+        return wait_s
 
     async def _read_to(self, platform: Pulled, place: ReadTo) -> None:
         """Nothing was said to us: only the place moves."""

@@ -5,7 +5,7 @@ adapter may have. A platform that cannot send has its replies delivered as event
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -56,8 +56,11 @@ class CanPull(Protocol):
 
     def inbound(self, after: str | None) -> AsyncIterator[Inbound | ReadTo]:
         """The messages that arrive after the committed cursor. Asking for the next one acknowledges the last, which is
-        committed by then. A PlatformError ends it, and it is asked again after a pause that grows. ReadTo moves the cursor
-        where nothing was said to us: now and then, and before the first message ever.
+        committed by then. ReadTo moves the cursor where nothing was said to us: now and then, and before the first message
+        ever.
+
+        A read that fails raises PlatformError. An adapter does not retry: the gateway logs the error, shows it in the status,
+        waits (longer each time, and at least TryLater's delay) and calls `inbound` again with the committed cursor.
         """
         ...
 
@@ -275,15 +278,16 @@ class Contact:
     received_at: float | None = None  # when it last answered a read, by our clock; None: not yet in this life
     trouble: str | None = None  # why it does not receive, in words, without secrets
     hears_since: float | None = None  # since when it is read without a silence: what was said before that piled up
+    answers: int = field(default=0, compare=False)  # how often it answered; a failure before the newest answer is over
 
     def answered(self, now: float, trouble: str | None = None) -> Contact:
         """As it is after an answer to a read, which comes every minute at least while we hear."""
         unbroken = self.received_at is not None and now - self.received_at <= RECENT_S
-        return Contact(now, trouble, self.hears_since if unbroken else now)
+        return Contact(now, trouble, self.hears_since if unbroken else now, self.answers + 1)
 
-    def with_trouble(self, trouble: str | None) -> Contact:
-        """As it is while something is wrong, or is no more."""
-        return Contact(self.received_at, trouble, self.hears_since)
+    def checked(self, trouble: str | None = None) -> Contact:
+        """As it is after an answer that does not prove that we receive: the platform knows us, and what it says is wrong."""
+        return replace(self, trouble=trouble, answers=self.answers + 1)
 
 
 @runtime_checkable

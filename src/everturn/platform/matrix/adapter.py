@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import random
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
@@ -15,9 +14,7 @@ import structlog
 
 from everturn.clock import Clock
 from everturn.decide.admission import Verdict
-from everturn.decide.matrix_errors import asked_s
-from everturn.decide.reconnecting import pause_s
-from everturn.errors import PlatformError, Refused
+from everturn.errors import Refused
 from everturn.model import Heard, Inbound, ReadTo, SessionSource
 from everturn.platform.interface import Channel, Contact
 from everturn.platform.matrix.calls import Homeserver
@@ -68,30 +65,27 @@ class MatrixPlatform(Writer):
         self._signs: set[asyncio.Task[None]] = set()
 
     async def inbound(self, after: str | None) -> AsyncGenerator[Inbound | ReadTo, None]:
-        """What people say, for ever. A place to read from that nobody has yet is committed before anything is read."""
-        since, begun, failures = after, False, 0
+        """What people say, for ever. A place to read from that nobody has yet is committed before anything is read. Raises
+        PlatformError; called again, it goes on behind the failed poll if nothing is lost by that.
+        """
+        since = self._reading.place_behind(after)
+        if since is None:
+            since = await self._begin(after)
+            if after is None:
+                yield ReadTo(since)
         while True:
-            try:
-                if since is None or not begun:
-                    place = await self._begin(since)
-                    if since is None:
-                        yield ReadTo(place)
-                    since, begun = place, True
-                news = await self._reading.next(since)
-                self.contact = self.contact.answered(self._clock.now(), self._reading.trouble())
-                newest: dict[str, str] = {}  # what was said last, by the room
-                async for each in self._reading.heard(news, since):
-                    yield each
-                    if isinstance(each, Inbound) and each.what is Heard.SAID:
-                        newest[each.source.chat_id or ""] = each.id
-                    if isinstance(each, Inbound) and each.what is Heard.DELETED:
-                        self.gone(each.of or "")
-                since, failures = news.next_batch, 0
-                self.contact = self.contact.answered(self._clock.now(), self._reading.trouble())
-                self._in_passing(newest)
-            except PlatformError as error:
-                failures += 1
-                await self._wait(error, failures)
+            news = await self._reading.next(since)
+            self.contact = self.contact.answered(self._clock.now(), self._reading.trouble())
+            newest: dict[str, str] = {}  # what was said last, by the room
+            async for each in self._reading.heard(news, since):
+                yield each
+                if isinstance(each, Inbound) and each.what is Heard.SAID:
+                    newest[each.source.chat_id or ""] = each.id
+                if isinstance(each, Inbound) and each.what is Heard.DELETED:
+                    self.gone(each.of or "")
+            since = news.next_batch
+            self.contact = self.contact.answered(self._clock.now(), self._reading.trouble())
+            self._in_passing(newest)
 
     async def _begin(self, since: str | None) -> str:
         """Who we are there is what the settings say, or nothing is read."""
@@ -104,12 +98,6 @@ class MatrixPlatform(Writer):
         place = await self._reading.begin(since)
         self.contact = self.contact.answered(self._clock.now())
         return place
-
-    async def _wait(self, error: PlatformError, failures: int) -> None:
-        self.contact = self.contact.with_trouble(str(error))
-        wait_s = pause_s(failures, random.random(), asked_s(error))  # noqa: S311  not a secret
-        log.warning("matrix is not readable", error=str(error), again_in_s=round(wait_s, 1))
-        await self._clock.sleep(wait_s)
 
     def _in_passing(self, newest: dict[str, str]) -> None:
         """They are committed, and the next poll does not wait for those who are told so."""

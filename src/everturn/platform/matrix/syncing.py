@@ -19,9 +19,9 @@ import structlog
 from msgspec.structs import replace
 
 from everturn.clock import Clock
-from everturn.decide.matrix_errors import Forbidden, asked_s
+from everturn.decide.matrix_errors import Forbidden
 from everturn.decide.matrix_unread import UNREADABLE
-from everturn.decide.reconnecting import pause_s
+from everturn.decide.reconnecting import asked_s, pause_s
 from everturn.errors import PlatformError, TryLater
 from everturn.model import Inbound, ReadTo
 from everturn.platform.matrix.calls import Homeserver, at_best
@@ -83,6 +83,9 @@ class Reading:
         self._news = RoomNews(server, reader, rooms)
         self._moved_at = clock.monotonic()
         self._committed: str | None = None
+        self._place: str | None = (
+            None  # from here on nothing is read; all before it is committed, or in the unread rooms
+        )
         self._unread = UnreadRooms(clock.monotonic)
         self.moves = 0  # how often we came into a room, or were out of one
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -95,11 +98,20 @@ class Reading:
         look = await self._server.sync(None, self._filters.look, 0.0, FIRST_S)
         await self._invitations.hear(look.rooms.invite)
         self._unread.clear()
+        self._place = None
         self._committed = look.next_batch if since is None else since
         return self._committed
 
+    def place_behind(self, after: str | None) -> str | None:
+        """The place from which to read on, if we know more than the committed one: a poll that failed loses neither the polls
+        before it nor what is known of rooms that cannot be read. None if something that was handed on may not be committed, or if
+        the committed place is another one: then all is read anew from there.
+        """
+        return self._place if after == self._committed else None
+
     async def next(self, since: str) -> Sync:
-        """The next news, waited for."""
+        """The next news, waited for. By asking for it the caller says that all that it was given is committed."""
+        self._place = since
         wait_s = self._unread.next_in_s(self._poll_s)
         return await self._server.sync(since, self._filters.news, wait_s, wait_s + SPARE_S)
 
@@ -115,11 +127,13 @@ class Reading:
         async for found in self._unread.read(self._heard_in, PATIENCE_S):
             placed = bool(found) and not self._unread
             said = said or bool(found)
+            self._place = None
             for each in found[:-1]:
                 yield each
             for each in found[-1:]:
                 yield replace(each, cursor=news.next_batch) if placed else each
         if not placed and self._is_to_move(news.next_batch, said=said):
+            self._place = None
             yield ReadTo(news.next_batch)
             placed = True
         if placed:
@@ -182,3 +196,4 @@ class Reading:
     def close(self) -> None:
         """Read no more."""
         self._unread.clear()
+        self._place = None

@@ -13,7 +13,6 @@ import hashlib
 import hmac
 import json
 import math
-import random
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -35,7 +34,6 @@ from everturn.decide.albums import undecided, whole
 from everturn.decide.busy import ALBUM_S
 from everturn.decide.commands import Declared
 from everturn.decide.edits import folded
-from everturn.decide.reconnecting import pause_s
 from everturn.decide.rights import NO_RIGHTS, Rights, menu
 from everturn.errors import PlatformError, TryLater
 from everturn.model import Inbound, SessionSource
@@ -92,7 +90,6 @@ class TelegramPlatform(Writer):
         self._requests = Requests()
         self._reader: Reader | None = None
         self._albums, self._changes = Albums(), Changes()  # that are brought
-        self._failures = 0  # in a row
         self._beside: set[asyncio.Task[None]] = set()  # what reading does not wait for
         self._menus = menus(settings.rights)  # those that Telegram does not have yet
         self._menus_at = 0.0
@@ -110,20 +107,10 @@ class TelegramPlatform(Writer):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     async def inbound(self, after: str | None) -> AsyncGenerator[Inbound, None]:  # noqa: ARG002  Telegram keeps the place itself
-        """What people say, for ever; with a webhook it yields nothing, and keeps the webhook in place."""
-        while True:
-            try:
-                reader = await self._introduced()
-                reading = self._watch_hook(reader) if self._settings.hook_url else self._poll(reader)
-                async for each in reading:
-                    yield each
-            except PlatformError as error:
-                self._failures += 1
-                self.contact = self.contact.with_trouble(str(error))
-                asked_s = error.delay_s if isinstance(error, TryLater) else 0.0
-                wait_s = pause_s(self._failures, random.random(), asked_s)  # noqa: S311  not a secret
-                log.warning("telegram is not readable", error=str(error), again_in_s=round(wait_s, 1))
-                await self._clock.sleep(wait_s)
+        """What people say, for ever; with a webhook it yields nothing, and keeps the webhook in place. Raises PlatformError."""
+        reader = await self._introduced()
+        async for each in self._watch_hook(reader) if self._settings.hook_url else self._poll(reader):
+            yield each
 
     async def _poll(self, reader: Reader) -> AsyncIterator[Inbound]:
         """Batch by batch. A photo that is for us only if another one of its album names us is not acknowledged before that
@@ -175,7 +162,8 @@ class TelegramPlatform(Writer):
             elif told.last_error_message and told.pending_update_count:
                 await self._unreached(told.last_error_message)
             else:
-                self._well()
+                self.contact = self.contact.checked()
+                self._offer_menus()
             for moved in self._moves(reader):  # what is said comes through the door
                 yield moved
             self._albums.forget(self._clock.monotonic())
@@ -195,7 +183,7 @@ class TelegramPlatform(Writer):
 
     async def _unreached(self, why: str) -> None:
         """Telegram comes and does not get in. A 404 is what our own door says to who shows another secret."""
-        self.contact = self.contact.with_trouble(f"Telegram can not reach us: {why}")
+        self.contact = self.contact.checked(f"Telegram can not reach us: {why}")
         if "404" in why:
             await self._set_hook()
 
@@ -217,18 +205,16 @@ class TelegramPlatform(Writer):
     def _received(self) -> None:
         """We asked, and were answered: that alone proves that we receive."""
         self.contact = self.contact.answered(self._clock.now())
-        self._well()
+        self._offer_menus()
 
-    def _well(self) -> None:
-        """Nothing is wrong, as far as Telegram tells."""
-        self.contact = self.contact.with_trouble(None)
-        self._failures = 0
+    def _offer_menus(self) -> None:
+        """The commands, beside the field in which people write; nobody's message waits for them."""
         if self._menus and self._clock.now() >= self._menus_at:
             self._menus_at = math.inf  # one at a time
-            self._aside(self._offer_menus())
+            self._aside(self._set_menus())
 
-    async def _offer_menus(self) -> None:
-        """The commands, beside the field in which people write; what Telegram puts off is offered after a later read."""
+    async def _set_menus(self) -> None:
+        """What Telegram puts off is offered after a later read."""
         while self._menus:
             scope, commands = self._menus[0]
             try:
@@ -269,8 +255,9 @@ class TelegramPlatform(Writer):
         Raises PlatformError while we do not know yet who we are.
         """
         reader = await self._introduced()
-        self.contact = Contact(self._clock.now())  # nothing came before it: we were not spoken to, or not reached
-        self._well()
+        # Nothing came before it: we were not spoken to, or not reached.
+        self.contact = Contact(self._clock.now(), answers=self.contact.answers + 1)
+        self._offer_menus()
         update = _understood(body)
         inbound = reader.read(update) if update else None
         now = self._clock.monotonic()
