@@ -10,10 +10,11 @@ from tests.cli.program import GatewayProgram, called, everturn
 from tests.waiting import WAIT_S
 
 
-def code_of(home: Path, key: str, path: str) -> int:
+def code_of(home: Path, key: str, path: str, body: str | None = None) -> int:
     who = holder(Home(home))
     assert who is not None
-    request = urllib.request.Request(who.url + path, headers={"Authorization": f"Bearer {key}"})
+    data = None if body is None else body.encode()
+    request = urllib.request.Request(who.url + path, data, headers={"Authorization": f"Bearer {key}"})
     try:
         with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
             return int(answer.status)
@@ -39,6 +40,21 @@ def test_a_key_is_made_used_listed_and_revoked_while_the_gateway_runs(tmp_path: 
         assert code_of(tmp_path, key, "/control/status") == 401
         assert key not in gateway.output
     assert listed(tmp_path) == [("bot", ["read", "chat"], True)]
+
+
+def test_what_a_key_made_is_named_when_it_is_revoked_and_ends_when_that_is_asked_for(tmp_path: Path) -> None:
+    with GatewayProgram(tmp_path) as gateway:
+        gateway.ready()
+        for boss in ("one", "two"):
+            key = called("keys", "create", boss, "--scope", "admin", home=tmp_path).out.strip()
+            made = json.dumps({"name": f"by-{boss}", "scopes": ["chat"]})
+            assert code_of(tmp_path, key, "/control/keys", made) == 201
+        left = called("keys", "revoke", "one", home=tmp_path).out
+        ended = called("keys", "revoke", "--with-made", "two", home=tmp_path).out
+    assert "Still valid, and made with it: by-one." in left
+    assert "So are the keys that were made with it: by-two." in ended
+    assert "one (revoked)" in called("keys", "list", home=tmp_path).out
+    assert [name for name, _, revoked in listed(tmp_path) if not revoked] == ["by-one"]
 
 
 def test_keys_of_a_stopped_home_are_in_force_at_its_next_start(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from everturn.store.migrations import SCHEMA
 from everturn.store.open import open_store
 from everturn.store.operations.access import (
     Entrance,
+    RevokedKey,
     Visit,
     add_key,
     add_login,
@@ -102,6 +103,34 @@ async def test_a_login_opens_as_long_as_the_store_says_so(store: Store) -> None:
     assert [await store.read(is_login, name, 3.0) for name in ("c", "nonsense")] == [False, False]
 
 
+async def family(store: Store) -> None:
+    """An admin's key, a key that it made, one that this one made, and one of the owner's."""
+    await store.run(add_key, "h1", "boss", "ev_a", ("admin",), 1.0)
+    await store.run(add_key, "h2", "child", "ev_b", ("admin",), 2.0, "h1")
+    await store.run(add_key, "h3", "grandchild", "ev_c", ("chat",), 3.0, "h2")
+    await store.run(add_key, "h4", "other", "ev_d", ("chat",), 4.0)
+
+
+async def test_who_revokes_a_key_sees_what_it_made_and_is_still_in_force(store: Store) -> None:
+    await family(store)
+    for _ in range(2):  # an operation may run twice
+        assert await store.run(revoke_key, "boss", 9.0) == RevokedKey(left=("child", "grandchild"))
+    assert not await store.run(add_key, "h5", "late", "ev_e", ("chat",), 10.0, "h1")
+    assert [(key.name, key.made_by, key.maker_revoked) for key in await store.read(list_keys)] == [
+        ("other", "owner", False),
+        ("grandchild", "child", False),
+        ("child", "boss", True),
+        ("boss", "owner", False),
+    ]
+
+
+async def test_what_a_key_made_ends_with_it_where_that_is_asked_for(store: Store) -> None:
+    await family(store)
+    for _ in range(2):
+        assert await store.run(revoke_key, "boss", 9.0, with_made=True) == RevokedKey(also=("child", "grandchild"))
+    assert [key.name for key in await store.read(list_keys) if key.revoked_at is None] == ["other"]
+
+
 async def test_a_visit_of_a_key_has_the_key_and_ends_with_it(store: Store) -> None:
     await store.run(add_key, "h1", "bot", "ev_a", ("admin",), 1.0)
     for code in ("used", "open"):
@@ -115,8 +144,11 @@ async def test_a_visit_of_a_key_has_the_key_and_ends_with_it(store: Store) -> No
     assert await store.run(log_in, "open", "v2", "b", 6.0, 1000.0) is Entrance.EXPIRED
 
 
-def old_visit(visit_hash: str) -> Op[None]:
-    """A browser that logged in before it was written down who let it in."""
+def old_visit(visit_hash: str, scopes: str) -> Op[None]:
+    """A browser that logged in before it was written down who let it in, and a key of that time."""
+    yield sql(
+        "INSERT INTO access_key (hash, name, prefix, scopes, made_at) VALUES ('h', 'bot', 'ev_a', $1, 1.0)", scopes
+    )
     yield sql("INSERT INTO visit (hash, browser, made_at, expires_at) VALUES ($1, 'b', 1.0, 1000.0)", visit_hash)
 
 
@@ -129,9 +161,9 @@ async def test_an_older_visit_ends_where_a_key_may_have_made_it(
             (tmp_path / path.parent.name).mkdir(exist_ok=True)
             shutil.copy(path, tmp_path / path.parent.name)
     before = await open_store(fresh_store_url, schema=tmp_path)
-    await before.run(add_key, "h", "bot", "ev_a", scopes, 1.0)
-    await before.run(old_visit, "v")
+    await before.run(old_visit, "v", " ".join(scopes))
     await before.close()
     store = await open_store(fresh_store_url)
     assert await store.read(find_visit, "v", 5.0) == (Visit() if stays else None)
+    assert [key.made_by for key in await store.read(list_keys)] == [None]
     await store.close()

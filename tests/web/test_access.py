@@ -143,6 +143,20 @@ async def test_a_browser_that_a_key_let_in_is_out_when_the_key_is_revoked(web: W
         assert (await client.post("/login", json={"code": late})).status_code == 403
 
 
+async def test_a_key_that_a_key_made_is_named_when_its_maker_is_revoked(web: Web) -> None:
+    """It outlives its maker: whoever revokes that one is told, and ends both with one request if they want to."""
+    for name, query, also, left in (("one", "", [], ["one's"]), ("two", "?made=1", ["two's"], [])):
+        key = await made_key(web, name, "admin")
+        async with browser_of_key(web, key) as browser:
+            made = await browser.post("/control/keys", json={"name": f"{name}'s", "scopes": ["chat"]})
+        revoked = (await web.client.delete(f"/control/keys/{name}{query}")).json()
+        assert revoked == {"revoked": name, "also": also, "left": left}
+        async with with_key(web, made.json()["key"]) as client:
+            assert (await client.get("/api/chats/c/transcript")).status_code == (200 if left else 401)
+    makers = {key["name"]: key["made_by"] for key in (await web.client.get("/control/keys")).json()["keys"]}
+    assert makers == {"one": "owner", "one's": "one", "two": "owner", "two's": "two"}
+
+
 @SHARED
 async def test_a_list_of_keys_holds_no_secret(shared: Web) -> None:
     key = await made_key(shared, "listed", "chat")

@@ -55,11 +55,11 @@ def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # no
         return
     from everturn.cli.tables import moment, show_table
 
-    head = ("name", "begins with", "scopes", "made", "last used", "revoked")
+    head = ("name", "begins with", "scopes", "made", "last used", "revoked", "made by")
     show_table(
         head,
         (
-            (each["name"], each["prefix"], " ".join(each["scopes"]), *(moment(each[at]) for at in TIMES))
+            (each["name"], each["prefix"], " ".join(each["scopes"]), *(moment(each[at]) for at in TIMES), _maker(each))
             for each in found
         ),
     )
@@ -68,14 +68,24 @@ def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # no
 TIMES = ("made_at", "used_at", "revoked_at")
 
 
+def _maker(key: dict[str, Any]) -> str:
+    """Who made a key; nobody knows of those that are older than that is kept."""
+    return f"{key['made_by'] or '-'}{' (revoked)' if key['maker_revoked'] else ''}"
+
+
 @keys.command
 @click.argument("name")
+@click.option("--with-made", is_flag=True, help="Revoke the keys that were made with it, too, and with those.")
 @home_option
 @config_option
-def revoke(name: str, home: Home, config_file: Path | None) -> None:
-    """End the key called NAME at once."""
-    asyncio.run(_revoke(home, config_file, name))
+def revoke(name: str, with_made: bool, home: Home, config_file: Path | None) -> None:  # noqa: FBT001
+    """End the key called NAME at once. The keys that an admin key made stay in force, and are named."""
+    done = asyncio.run(_revoke(home, config_file, name, with_made=with_made))
     print(f"The key {name!r} is revoked.")
+    if done["also"]:
+        print(f"So are the keys that were made with it: {', '.join(done['also'])}.")
+    if done["left"]:
+        print(f"Still valid, and made with it: {', '.join(done['left'])}. To end one: everturn keys revoke NAME.")
 
 
 async def _create(home: Home, config_file: Path | None, name: str, scopes: tuple[str, ...]) -> str:
@@ -88,6 +98,6 @@ async def _list(home: Home, config_file: Path | None) -> list[dict[str, Any]]:
         return await view.keys()
 
 
-async def _revoke(home: Home, config_file: Path | None, name: str) -> None:
+async def _revoke(home: Home, config_file: Path | None, name: str, *, with_made: bool) -> dict[str, Any]:
     async with look_into(home, config_file) as view:
-        await view.revoke_key(name)
+        return await view.revoke_key(name, with_made=with_made)

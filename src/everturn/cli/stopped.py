@@ -83,10 +83,12 @@ class Stopped:
         except ValueError as error:
             raise EverturnError(str(error)) from None
 
-    async def revoke_key(self, name: str) -> None:
+    async def revoke_key(self, name: str, *, with_made: bool) -> Json:
         """In the store itself."""
-        if not await self._store.run(revoke_key, name, SystemClock().now()):
+        revoked = await self._store.run(revoke_key, name, SystemClock().now(), with_made=with_made)
+        if revoked is None:
             raise EverturnError(web_words.no_such_key(name))
+        return {"also": list(revoked.also), "left": list(revoked.left)}
 
     async def pairings(self) -> Json:
         """From the rows."""

@@ -48,8 +48,8 @@ class View(Protocol):
         """Make an access key; its secret."""
         ...
 
-    async def revoke_key(self, name: str) -> None:
-        """End an access key at once."""
+    async def revoke_key(self, name: str, *, with_made: bool) -> Json:
+        """End an access key at once: the names of what was made with it and ended, too, and of what is still in force."""
         ...
 
     async def pairings(self) -> Json:
@@ -130,9 +130,10 @@ class Running:
         made = ask(self._home, self._who, "POST", "/control/keys", {"name": name, "scopes": list(scopes)})
         return str(made["key"])
 
-    async def revoke_key(self, name: str) -> None:
+    async def revoke_key(self, name: str, *, with_made: bool) -> Json:
         """The gateway ends it."""
-        ask(self._home, self._who, "DELETE", f"/control/keys/{quote(name, safe='')}")
+        path = f"/control/keys/{quote(name, safe='')}" + ("?made=1" if with_made else "")
+        return ask(self._home, self._who, "DELETE", path)
 
     async def pairings(self) -> Json:
         """As the gateway says."""
@@ -210,7 +211,7 @@ class Untouched:
         """A key needs a home to be kept in."""
         raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
 
-    async def revoke_key(self, name: str) -> None:
+    async def revoke_key(self, name: str, *, with_made: bool) -> Json:  # noqa: ARG002  the protocol's
         """There is nothing to end."""
         raise EverturnError(web_words.no_such_key(name))
 

@@ -16,10 +16,11 @@ from everturn.decide import web_words
 from everturn.decide.access import GRANTABLE
 from everturn.model import Json
 from everturn.store.interface import Store
-from everturn.store.operations.access import AccessKey, add_key, list_keys, revoke_key
-from everturn.web.access import THE_OWNER, hashed
+from everturn.store.operations.access import BY_OWNER, AccessKey, add_key, list_keys, revoke_key
+from everturn.web.access import THE_OWNER, hashed, visitor_of
 from everturn.web.answers import BadRequest
 from everturn.web.bodies import json_response, small_body
+from everturn.web.queries import query_of
 
 MARK = "ev_"
 PREFIX_CHARS = len(MARK) + 6
@@ -40,11 +41,11 @@ class Taken(ValueError):
     """There is a key of this name."""
 
 
-async def make_key(store: Store, clock: Clock, name: str, scopes: tuple[str, ...]) -> str:
-    """Make a key; its secret. A ValueError says why it cannot be made."""
+async def make_key(store: Store, clock: Clock, name: str, scopes: tuple[str, ...], made_by: str = BY_OWNER) -> str:
+    """Make a key; its secret. `made_by` is the hash of the key that does. A ValueError says why it cannot be made."""
     check_key(name, scopes)
     secret = MARK + secrets.token_urlsafe(32)
-    if not await store.run(add_key, hashed(secret), name, secret[:PREFIX_CHARS], scopes, clock.now()):
+    if not await store.run(add_key, hashed(secret), name, secret[:PREFIX_CHARS], scopes, clock.now(), made_by):
         raise Taken(web_words.name_taken(name))
     return secret
 
@@ -84,7 +85,9 @@ class Keys:
         """`POST /control/keys`."""
         try:
             wanted = _read_new(await small_body(request))
-            secret = await make_key(self._store, self._clock, wanted.name, tuple(wanted.scopes))
+            visitor = visitor_of(request.scope)
+            made_by = visitor.secret if visitor is not None and visitor.secret is not None else BY_OWNER
+            secret = await make_key(self._store, self._clock, wanted.name, tuple(wanted.scopes), made_by)
         except Taken as error:
             raise HTTPException(409, str(error)) from None
         except (msgspec.DecodeError, ValueError) as error:
@@ -94,15 +97,17 @@ class Keys:
     async def revoke(self, request: Request) -> Response:
         """`DELETE /control/keys/{name}`."""
         name = request.path_params["name"]
-        if not await self._store.run(revoke_key, name, self._clock.now()):
+        with_made = query_of(request.scope).get("made") == "1"
+        revoked = await self._store.run(revoke_key, name, self._clock.now(), with_made=with_made)
+        if revoked is None:
             raise HTTPException(404, web_words.no_such_key(name[:NAME_CHARS]))
         self._on_end()
-        return json_response({"revoked": name})
+        return json_response({"revoked": name, "also": list(revoked.also), "left": list(revoked.left)})
 
 
 def key_json(key: AccessKey) -> Json:
     """A key as people may see it."""
     return {
         "name": key.name, "prefix": key.prefix, "scopes": list(key.scopes), "made_at": key.made_at,
-        "used_at": key.used_at, "revoked_at": key.revoked_at,
+        "used_at": key.used_at, "revoked_at": key.revoked_at, "made_by": key.made_by, "maker_revoked": key.maker_revoked,
     }  # fmt: skip

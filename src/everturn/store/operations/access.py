@@ -8,11 +8,18 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from everturn.store.interface import Op, Row, sql
 
 KEY_COLUMNS = "name, prefix, scopes, made_at, used_at, revoked_at"
 LISTED = 1_000
+BY_OWNER = "owner"  # no key may have that name, and no hash looks like it
+# The keys that were made with a key, with those, and so on.
+MADE_WITH = (
+    "WITH RECURSIVE made(hash) AS (SELECT hash FROM access_key WHERE made_by=$1"
+    " UNION SELECT k.hash FROM access_key k JOIN made m ON k.made_by=m.hash) "
+)
 KEPT_S = 86_400.0  # a used or expired login is kept for a day, so that who opens it again is told the true reason
 
 
@@ -25,6 +32,15 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
     made_at: float
     used_at: float | None
     revoked_at: float | None
+    made_by: str | None = None  # in a list: the name of the key that made it, or `owner`; None: nobody knows
+    maker_revoked: bool = False
+
+
+class RevokedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What ended with a key, and what was made with it and is still in force."""
+
+    also: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 class Visit(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,16 +59,25 @@ class Entrance(StrEnum):
     EXPIRED = "expired"
 
 
-def add_key(secret_hash: str, name: str, prefix: str, scopes: tuple[str, ...], at: float) -> Op[bool]:
-    """Keep a new key; False when a key of this name is in force."""
+def add_key(
+    secret_hash: str, name: str, prefix: str, scopes: tuple[str, ...], at: float, made_by: str = BY_OWNER
+) -> Op[bool]:
+    """Keep a new key; False when a key of this name is in force, or the one that makes it no longer is: whoever revokes that
+    one must see all that it made.
+    """
+    if made_by != BY_OWNER and not (
+        yield sql("SELECT 1 FROM access_key WHERE hash=$1 AND revoked_at IS NULL/*lock*/", made_by)
+    ):
+        return False
     made = yield sql(
-        "INSERT INTO access_key (hash, name, prefix, scopes, made_at) VALUES ($1, $2, $3, $4, $5)"
+        "INSERT INTO access_key (hash, name, prefix, scopes, made_at, made_by) VALUES ($1, $2, $3, $4, $5, $6)"
         " ON CONFLICT DO NOTHING RETURNING hash",
         secret_hash,
         name,
         prefix,
         " ".join(scopes),
         at,
+        made_by,
     )
     if made:
         return True
@@ -66,17 +91,40 @@ def find_key(secret_hash: str) -> Op[AccessKey | None]:
 
 
 def list_keys() -> Op[list[AccessKey]]:
-    """Every key, the newest first, revoked ones included."""
-    rows = yield sql(f"SELECT {KEY_COLUMNS} FROM access_key ORDER BY made_at DESC LIMIT $1", LISTED)
-    return [_key(row) for row in rows]
-
-
-def revoke_key(name: str, at: float) -> Op[bool]:
-    """End a key; False when none of this name is in force."""
-    ended = yield sql(
-        "UPDATE access_key SET revoked_at=$2 WHERE name=$1 AND revoked_at IS NULL RETURNING name", name, at
+    """Every key, the newest first, revoked ones included, with who made it."""
+    columns = ", ".join(f"k.{name}" for name in KEY_COLUMNS.split(", "))
+    rows = yield sql(
+        f"SELECT {columns}, coalesce(m.name, k.made_by), m.revoked_at FROM access_key k"
+        " LEFT JOIN access_key m ON m.hash=k.made_by ORDER BY k.made_at DESC LIMIT $1",
+        LISTED,
     )
-    return bool(ended or (yield sql("SELECT 1 FROM access_key WHERE name=$1 AND revoked_at=$2", name, at)))
+    return [replace(_key(row[:-2]), made_by=row[-2], maker_revoked=row[-1] is not None) for row in rows]
+
+
+def revoke_key(name: str, at: float, *, with_made: bool = False) -> Op[RevokedKey | None]:
+    """End a key, and with it what was made with it, if that is asked for; None when no key of this name is in force."""
+    rows = yield sql(
+        "UPDATE access_key SET revoked_at=$2 WHERE name=$1 AND revoked_at IS NULL RETURNING hash", name, at
+    )
+    rows = rows or (yield sql("SELECT hash FROM access_key WHERE name=$1 AND revoked_at=$2", name, at))
+    if not rows:
+        return None
+    if with_made:
+        yield sql(
+            MADE_WITH
+            + "UPDATE access_key SET revoked_at=$2 WHERE revoked_at IS NULL AND hash IN (SELECT hash FROM made)",
+            rows[0][0],
+            at,
+        )
+    made = yield sql(
+        MADE_WITH + "SELECT name, revoked_at FROM access_key WHERE hash IN (SELECT hash FROM made)"
+        " AND (revoked_at IS NULL OR revoked_at=$2) ORDER BY made_at, name",
+        rows[0][0],
+        at,
+    )
+    return RevokedKey(
+        also=tuple(row[0] for row in made if row[1] is not None), left=tuple(row[0] for row in made if row[1] is None)
+    )
 
 
 def key_used(secret_hash: str, at: float) -> Op[None]:

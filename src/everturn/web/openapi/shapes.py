@@ -147,6 +147,8 @@ class Key(Answered, frozen=True):
     made_at: float
     used_at: float | None
     revoked_at: float | None
+    made_by: str | None
+    maker_revoked: bool
 
 
 class KeyList(Answered, frozen=True):
@@ -188,9 +190,11 @@ class KeyMade(Answered, frozen=True):
 
 
 class Revoked(Answered, frozen=True):
-    """The key's name."""
+    """The key's name, what was made with it and ended, too, and what was made with it and is still in force."""
 
     revoked: str
+    also: list[str]
+    left: list[str]
 
 
 class LoginMade(Answered, frozen=True):

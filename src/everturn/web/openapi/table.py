@@ -160,7 +160,8 @@ CONTROL: Mapping[Served, Operation] = {
                  409: Answer("There is a key of this name.", Error)},
     ),
     ("DELETE", "/control/keys/{name}"): _look(
-        "End a key, at once.", "access", shapes.Revoked, Parameter("name", "The key's name.", {**TEXT, "minLength": 1}, "path")
+        "End a key, at once.", "access", shapes.Revoked, Parameter("name", "The key's name.", {**TEXT, "minLength": 1}, "path"),
+        Parameter("made", "Also end the keys that were made with it, and with those.", {"type": "string", "enum": ["0", "1"]}),
     ),
     ("GET", "/control/pair"): _look("Who asks to speak on chat platforms, and who may.", "access", shapes.People),
     ("POST", "/control/pair/approve"): Operation(
