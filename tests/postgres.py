@@ -5,6 +5,7 @@ Knows nothing of pytest, so that `bench` and child processes can use it too.
 
 import atexit
 import fcntl
+import io
 import itertools
 import os
 import pwd
@@ -31,6 +32,7 @@ END_OTHERS = (
     " WHERE datname=current_database() AND pid<>pg_backend_pid() AND backend_type='client backend'"
 )
 OUR_TABLES = "SELECT tablename FROM pg_tables WHERE schemaname='public' AND tablename<>'everturn_schema' ORDER BY 1"
+Rows = dict[str, bytes]  # by table, as PostgreSQL copies them
 StopMode = Literal["smart", "fast", "immediate"]
 
 SETTINGS = {
@@ -229,17 +231,18 @@ def unused(port: int) -> bool:
 
 def empty_database(url: str) -> None:
     """Every row gone, as in a new database, and nobody else connected; the schema stays. Far cheaper than a new one."""
-    eraser(url).erase()
+    caretaker(url).erase()
 
 
 @cache
-def eraser(url: str) -> "Eraser":
-    return Eraser(url)
+def caretaker(url: str) -> "Caretaker":
+    """Of this database, in this process."""
+    return Caretaker(url)
 
 
-class Eraser:
-    """Empties one database again and again, outside any event loop, over a connection that stays: a new one costs more than the
-    rest.
+class Caretaker:
+    """Empties and fills one database again and again, outside any event loop, over a connection that stays: a new one costs more
+    than the rest.
     """
 
     def __init__(self, url: str) -> None:
@@ -250,6 +253,32 @@ class Eraser:
     def erase(self) -> None:
         """Returns when it is empty."""
         self._loop.run_until_complete(self._erase())
+
+    def rows(self) -> Rows:
+        """Everything that is committed."""
+        return self._loop.run_until_complete(self._rows())
+
+    def put(self, rows: Rows) -> None:
+        """Have these rows and no others."""
+        self._loop.run_until_complete(self._put(rows))
+
+    async def _rows(self) -> Rows:
+        found: Rows = {}
+        async with self._connection.transaction(isolation="repeatable_read", readonly=True):
+            tables = [row[0] for row in await self._connection.fetch(OUR_TABLES)]
+            filled = " UNION ALL ".join(f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {name})" for name in tables)
+            for (name,) in await self._connection.fetch(filled):
+                copied = io.BytesIO()
+                await self._connection.copy_from_table(name, output=copied, format="binary")
+                found[name] = copied.getvalue()
+        return found
+
+    async def _put(self, rows: Rows) -> None:
+        await self._erase()
+        async with self._connection.transaction():
+            await self._connection.execute("SET LOCAL session_replication_role = replica")  # whatever refers to what
+            for name, copied in rows.items():
+                await self._connection.copy_to_table(name, source=io.BytesIO(copied), format="binary")
 
     async def _erase(self) -> None:
         # Until the last of them is gone: it may be committing, and as long as it lives an instance counts as alive.

@@ -127,25 +127,25 @@ def answer_to(words: str) -> str:
     return f"answer to {words}"
 
 
-def live(life: Life) -> None:
-    """The process's whole life; its exit code says how it ended."""
+def live(life: Life, reached: Callable[[str], None] | None = None) -> None:
+    """The process's whole life; its exit code says how it ended. `reached` sees the points, if it does not die at one."""
     runner = asyncio.Runner(
         loop_factory=uvloop.new_event_loop
     )  # it is not closed: what still runs when a life ends is abandoned, not tidied up
     try:
-        code = runner.run(play(life))
+        code = runner.run(play(life, reached))
     except asyncio.CancelledError:
         code = CANCELLED
     os._exit(code)
 
 
-async def play(life: Life) -> int:
+async def play(life: Life, reached: Callable[[str], None] | None = None) -> int:
     """A life in this process, to its end or to its death."""
     platform = life.platform(file=life.folder / "platform", surety=life.surety)
     agent = life.agent(life.folder)
     world = World(life.url, agent, [platform], settings=life.settings, media=Media(life.folder / "files"))
     hits: Counter[str] = Counter()
-    points.install(die_at(life.death) if life.death else lambda name: hits.update([name]))
+    points.install(die_at(life.death) if life.death else reached or (lambda name: hits.update([name])))
     agent.send = partial(_send, world)  # a turn may go on before the start has ended
     await world.start()
     scenario = asyncio.ensure_future((life.play or SCENARIOS[life.scenario])(world, platform, agent))

@@ -15,6 +15,7 @@ from tests.crash.noting import CALLED
 from tests.crash.processes import run_here, run_process
 from tests.crash.seen import faults_of
 from tests.crash.streaming import FAULTS, GIVEN_UP, KINDS, TOOL, Stream, live, play
+from tests.postgres import memory
 
 PREVIEW = ("preview.opened", "preview.sent", "preview.committed")
 TURN = ("turn.calling", "turn.answering", "turn.finished")
@@ -102,7 +103,7 @@ class Story:
 
     def happens(self, totals: Totals, url: str = "") -> None:
         """It is seen once, whole."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=memory()) as folder:
             stream = fresh(
                 Path(folder), url, pieces=self.pieces, faults=self.faults, seen=False, kind=self.kind, surety=self.surety,
                 on_doubt=self.on_doubt, resends=self.on_doubt == "ask", limit=self.limit, silent=self.silent,
