@@ -11,9 +11,10 @@ import pytest
 from everturn.decide.access import Place
 from everturn.store.operations.access import log_out
 from everturn.testing import ManualClock
-from everturn.web.access import LOGINS
+from everturn.web.access import KNOWN_FOR_S, LOGINS
 from everturn.web.server import Door
 from everturn.web.visits import LOGIN_S, VISIT_S
+from tests.turn_costs import Meter
 from tests.waiting import WAIT_S, within
 from tests.web.composition import SHARED, TOKEN, Watcher, Web, running
 
@@ -211,6 +212,40 @@ async def test_an_address_that_guesses_is_slowed_down_and_the_owner_is_not(tmp_p
         clock.advance(60)
         async with web.stranger(Authorization="Bearer guess") as client:
             assert (await client.get("/control/status")).status_code == 401
+
+
+async def status_with(web: Web, **headers: str) -> int:
+    async with web.stranger(**headers) as client:
+        return (await client.get("/control/status")).status_code
+
+
+@pytest.mark.parametrize("headers", [{"Authorization": "Bearer guess"}, {"Cookie": "{cookie}=guess"}])
+async def test_guessing_costs_no_reads_above_the_limit(tmp_path: Path, headers: dict[str, str]) -> None:
+    meter = Meter()
+    async with running(tmp_path, door=Door(per_minute=5, clock=ManualClock()), opened=meter.open) as web:
+        wrong = {name: value.format(cookie=web.serving.app.access.cookie) for name, value in headers.items()}
+        codes = [await status_with(web, **wrong) for _ in range(6)]
+        before = len(meter.statements)
+        codes += [await status_with(web, **wrong) for _ in range(20)]
+        reads = [each for each in meter.statements[before:] if "access_key" in each or "visit" in each]
+    assert codes == [401] * 5 + [429] * 21
+    assert reads == []
+
+
+async def test_a_right_secret_is_let_in_where_others_guess(tmp_path: Path) -> None:
+    """Also one that was made since somebody guessed; and one that was revoked is not."""
+    clock = ManualClock()
+    async with running(tmp_path, door=Door(per_minute=5, clock=clock)) as web, web.browser() as page:
+        early = await made_key(web, "early", "read")
+        guesses = [await status_with(web, Authorization="Bearer guess") for _ in range(7)]
+        assert guesses[-1] == 429
+        late = await made_key(web, "late", "read")
+        clock.advance(KNOWN_FOR_S)
+        for key in (early, late):
+            assert await status_with(web, Authorization=f"Bearer {key}") == 200
+        assert (await page.get("/web/me")).status_code == 200
+        await web.client.delete("/control/keys/early")
+        assert await status_with(web, Authorization=f"Bearer {early}") == 429
 
 
 async def test_a_stranger_at_the_owners_address_does_not_keep_the_owner_out(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from everturn.decide.access import (
 )
 from everturn.errors import StoreError
 from everturn.store.interface import Op, P, Store
-from everturn.store.operations.access import AccessKey, find_key, find_visit, key_used
+from everturn.store.operations.access import AccessKey, find_key, find_visit, key_used, secrets_in_force
 from everturn.web.answers import Header, Reply, not_now, refusal, retry_after
 from everturn.web.buckets import Buckets
 from everturn.web.queries import header_of
@@ -45,6 +45,8 @@ SECRET_CHARS = 200
 LOOK_UPS = 500  # questions to the database who somebody is, at the same time
 LOOK_UP_S = 2.0
 RECOGNISED_WITHIN_S = 2.0  # where nobody is turned away
+KNOWN_FOR_S = 1.0  # so long the hashes of all keys and visits are good for addresses that guess
+KNOWN = 10_000  # and so many; where there are more, every secret is looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,9 @@ class Access:
         self._clock = clock
         self._looking_up = 0
         self._noted: dict[str, float] = {}
+        self._known: frozenset[str] = frozenset()
+        self._known_at: float | None = None
+        self._learning: asyncio.Future[None] | None = None
         self._per_minute = per_minute
         self._requests = Buckets(clock, per_minute, 60 / per_minute) if per_minute else None
         self.logins = Buckets(clock, LOGINS, LOGIN_REFILL_S)
@@ -151,22 +156,20 @@ class Access:
         given = header_of(scope, b"authorization")
         if self.is_token(given):
             return THE_OWNER
-        found = await (self._by_key(given) if given is not None else self._by_cookie(scope))
+        found = await (self._by_key(scope, given) if given is not None else self._by_cookie(scope))
         if found is None:
             self._count_stranger(scope)
             raise NotAdmitted(refusal(401, web_words.WHO_ARE_YOU, CHALLENGE))
         return found
 
-    async def _by_key(self, given: bytes) -> Visitor | None:
+    async def _by_key(self, scope: Request, given: bytes) -> Visitor | None:
         scheme, _, rest = given.partition(b" ")
         secret = rest.strip().decode("latin-1")
         if scheme.lower() != b"bearer" or not 0 < len(secret) <= SECRET_CHARS:
             return None
         secret_hash = hashed(secret)
-        key = await self._look_up(find_key, secret_hash)
-        if key is None:
-            return None
-        return self._with_key(key, secret_hash)
+        key = await self._look_up(find_key, secret_hash) if await self._worth_a_look(scope, secret_hash) else None
+        return None if key is None else self._with_key(key, secret_hash)
 
     async def _by_cookie(self, scope: Request) -> Visitor | None:
         """A browser. Its name for us is checked before its cookie: another's page must not speak through it."""
@@ -175,12 +178,33 @@ class Access:
             return None
         self._by_name(scope)
         visit_hash = hashed(secret)
+        if not await self._worth_a_look(scope, visit_hash):
+            return None
         visit = await self._look_up(find_visit, visit_hash, self._clock.now())
         if visit is None:
             return None
         if visit.key is None or visit.key_hash is None:
             return Visitor("owner", OWNER, visit=visit_hash)
         return self._with_key(visit.key, visit.key_hash, visit_hash)
+
+    async def _worth_a_look(self, scope: Request, secret_hash: str) -> bool:
+        """Whether the database is asked about a secret. Where an address has shown too many wrong ones, only if it is one of
+        those in force: these are read at most once a second for everybody, so that guessing costs no further reads, and a right
+        secret is let in. It is looked up like all others: this only says what is wrong for certain.
+        """
+        if self._requests is None or not self._requests.is_empty(f"address {address_of(scope)}"):
+            return True
+        now = self._clock.monotonic()
+        if secret_hash not in self._known and (self._known_at is None or now - self._known_at >= KNOWN_FOR_S):
+            self._known_at = now
+            self._learning = asyncio.ensure_future(self._learn())
+            self._learning.add_done_callback(_heard)
+        if self._learning is not None and not self._learning.done():
+            await asyncio.shield(self._learning)
+        return secret_hash in self._known or len(self._known) >= KNOWN
+
+    async def _learn(self) -> None:
+        self._known = await self._look_up(secrets_in_force, self._clock.now(), KNOWN)
 
     async def _look_up(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Ask the database who somebody is. While it does not answer, so many questions wait for it and no more, whether or not

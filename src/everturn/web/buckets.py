@@ -37,6 +37,10 @@ class Buckets:
         bucket = self._filled(name)
         return None if bucket.tokens >= 1 else (1 - bucket.tokens) * self._refill_s
 
+    def is_empty(self, name: str) -> bool:
+        """Whether somebody who has taken some must wait; nobody else gets a bucket by this."""
+        return name in self._buckets and self.wait(name) is not None
+
     def _filled(self, name: str) -> _Bucket:
         now = self._clock.monotonic()
         bucket = self._buckets.get(name)

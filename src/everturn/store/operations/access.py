@@ -90,6 +90,17 @@ def find_key(secret_hash: str) -> Op[AccessKey | None]:
     return _key(rows[0]) if rows else None
 
 
+def secrets_in_force(at: float, most: int) -> Op[frozenset[str]]:
+    """The hashes of all keys and visits that are in force, or `most` of them."""
+    rows = yield sql(
+        "SELECT hash FROM access_key WHERE revoked_at IS NULL"
+        " UNION ALL SELECT hash FROM visit WHERE expires_at>$1 LIMIT $2",
+        at,
+        most,
+    )
+    return frozenset(row[0] for row in rows)
+
+
 def list_keys() -> Op[list[AccessKey]]:
     """Every key, the newest first, revoked ones included, with who made it."""
     columns = ", ".join(f"k.{name}" for name in KEY_COLUMNS.split(", "))
