@@ -141,7 +141,7 @@ async def test_failures_back_off_and_are_counted_once(life: Life) -> None:
     begun = await life.called()
     for failures in (1, 2, 3):
         assert await life.store.read(may_compact, begun, life.now)
-        await life.twice(compaction_failed, begun, "no answer", life.now)
+        await life.twice(compaction_failed, begun, life.ids.next(), "no answer", life.now)
         assert not await life.store.read(may_compact, begun, life.now + back_off_s(failures) - 1)
         life.clock.advance(back_off_s(failures))
     moved = await life.store.run(compact, begun, move(life))

@@ -75,6 +75,15 @@ async def test_a_code_lets_its_person_in_and_is_used_up(life: Life) -> None:
     assert (arrival.outcome, arrival.begun is not None) == (Outcome.ACCEPTED, True)
 
 
+async def test_of_two_who_approve_in_one_clock_tick_one_lets_in(life: Life) -> None:
+    await writes(life, "bob", CODES[0])
+    (request,) = await life.store.read(list_pairings, life.now)
+    assert (await approves(life, CODES[0])).outcome is Pair.LET_IN
+    assert (await approves(life, CODES[0])).outcome is Pair.WRONG
+    again = Approval(at=life.now, notice=life.ids.next())
+    assert (await life.twice(approve_request, int(str(request["request"])), again)).outcome is Pair.WRONG
+
+
 async def test_a_code_is_in_clear_only_until_it_is_delivered_or_given_up(life: Life) -> None:
     await writes(life, "bob", CODES[0])
     await writes(life, "eve", CODES[1])
@@ -136,6 +145,14 @@ async def test_five_wrong_codes_lock_issuing_and_approving_and_a_number_still_wo
     assert (await life.twice(approve_request, int(str(request["request"])), approval)).outcome is Pair.LET_IN
     await writes(life, "zoe", CODES[2], later=12 + LOCKED_S)
     assert (await approves(life, CODES[2], later=13 + LOCKED_S)).outcome is Pair.LET_IN
+
+
+async def test_guesses_of_one_clock_tick_are_all_counted(life: Life) -> None:
+    """And the tick in which the lock was set is locked, too."""
+    await writes(life, "bob", CODES[0])
+    for _ in range(5):
+        assert (await approves(life, "WRNGCDEA")).outcome is Pair.WRONG
+    assert (await approves(life, CODES[0])).outcome is Pair.LOCKED
 
 
 async def test_a_success_forgets_the_wrong_codes_before_it(life: Life) -> None:

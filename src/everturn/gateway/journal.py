@@ -142,8 +142,8 @@ class JournaledTurn:
         """Journal a model call that failed and will be tried again, with what it used."""
         self._attempt.moves()
         self._parts.observing.model_failed(self._attempt.begun, self._attempt.answered(), usage)
-        now = self._parts.clock.now()
-        return await self._store.run(failed_call, self._attempt.begun, kind, why, wait_s, now, usage)
+        number, now = self._parts.ids.next(), self._parts.clock.now()
+        return await self._store.run(failed_call, self._attempt.begun, number, kind, why, wait_s, now, usage)
 
     async def step(
         self,

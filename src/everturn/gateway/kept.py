@@ -64,4 +64,5 @@ class KeptSession:
         """A compaction could not be made: the next try waits longer."""
         if (asked_at := self._attempt.answered()) is not None:
             self._parts.observing.model_failed(self._attempt.begun, asked_at, usage)
-        await self._store.run(compaction_failed, self._attempt.begun, why, self._parts.clock.now(), usage)
+        number, now = self._parts.ids.next(), self._parts.clock.now()
+        await self._store.run(compaction_failed, self._attempt.begun, number, why, now, usage)

@@ -119,10 +119,12 @@ def may_compact(begun: Begun, now: float) -> Op[bool]:
     return not (yield sql(URGENT, begun.key))
 
 
-def compaction_failed(begun: Begun, why: str, at: float, usage: Usage = NOTHING) -> Op[None]:
-    """Keep that a compaction failed: the next try waits longer, and a wish for one is over. Run twice it counts once."""
+def compaction_failed(begun: Begun, number: int, why: str, at: float, usage: Usage = NOTHING) -> Op[None]:
+    """Keep that a compaction failed, under a number that the caller made: the next try waits longer, and a wish for one is
+    over. Run twice it counts once.
+    """
     yield from fenced(begun)
-    if not (yield from add_failure(begun, "compaction", why, 0.0, at)):
+    if not (yield from add_failure(begun, number, "compaction", why, 0.0, at)):
         return
     yield from count_call_apart(begun, usage)
     rows = yield sql("SELECT compact_failures FROM session WHERE session_id=$1", begun.session_id)

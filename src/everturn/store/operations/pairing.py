@@ -17,10 +17,15 @@ from everturn.store.operations.outbox import end_unsent
 from everturn.store.operations.telling import Delivery, owe, stored_source
 
 KIND = "pairing"  # of the message with the code in the outbox: its text is forgotten when it is out
-LOCKS = "SELECT platform, wrong, wrong_at, locked_until FROM pairing_lock"
+LOCKS = "SELECT platform, wrong, tried, locked_until FROM pairing_lock"
 ADD = (
     "INSERT INTO pairing (id, platform, person, alias, name, key, source, salt, hash, asked_at, expires_at, ended_at, ended)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+)
+# Open, or approved by this very try: its notice is stored with the same commit.
+APPROVABLE = (
+    "hash<>'' AND expires_at>$2 AND (ended_at IS NULL OR"
+    " (ended='approved' AND EXISTS (SELECT 1 FROM outbox o WHERE o.id=$3 AND o.key=pairing.key)))"
 )
 STALE = (
     "SELECT id FROM outbox WHERE ended_at IS NULL AND kind=$1 AND state IN ('owed','doubtful') AND created_at<=$2"
@@ -59,7 +64,7 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """The owner lets somebody in; `notice` is the id of what they are told."""
+    """The owner lets somebody in; `notice` is the id of what they are told, and the number of this try."""
 
     at: float
     notice: int
@@ -122,34 +127,33 @@ def approve_code(code: str, platform: str | None, approval: Approval) -> Op[Pair
     """Let in who was given this code, on this platform or on any. A wrong code is counted; too many lock."""
     where = " WHERE platform=$1" if platform is not None else ""
     locks = yield sql(f"{LOCKS}{where} ORDER BY platform/*lock*/", *([platform] if platform is not None else []))
-    unlocked = [row for row in locks if approval.at >= row[3] or row[2] == approval.at]
+    unlocked = [row for row in locks if approval.at >= row[3] or row[2] == approval.notice]
     if locks and not unlocked:
         return Paired(outcome=Outcome.LOCKED, locked_until=max(row[3] for row in locks))
     rows: list[Row] = []
     for lock in unlocked:
         rows += yield sql(
-            "SELECT id, salt, hash, platform FROM pairing WHERE platform=$1 AND asked_at>$2 AND hash<>''"
-            " AND expires_at>$3 AND (ended_at IS NULL OR (ended='approved' AND ended_at=$3))",
-            lock[0], approval.at - VALID_S, approval.at,
+            f"SELECT id, salt, hash, platform FROM pairing WHERE platform=$1 AND asked_at>$4 AND {APPROVABLE}",
+            lock[0], approval.at, approval.notice, approval.at - VALID_S,
         )  # fmt: skip
     number = matching(code, [Kept(*row[:3]) for row in rows])
     if number is None:
         asked = {row[3] for row in rows} | ({platform} if platform is not None else set())
-        return (yield from _wrong([row for row in unlocked if row[0] in asked], approval.at))
+        return (yield from _wrong([row for row in unlocked if row[0] in asked], approval))
     return (yield from _let_in(number, approval))
 
 
-def _wrong(locks: list[Row], at: float) -> Op[Paired]:
+def _wrong(locks: list[Row], approval: Approval) -> Op[Paired]:
     """Counted where somebody waits for the right one; once, however often this runs."""
     until = 0.0
-    for platform, wrong, wrong_at, locked_until in locks:
-        if wrong_at == at:
+    for platform, wrong, tried, locked_until in locks:
+        if tried == approval.notice:
             until = max(until, locked_until)
             continue
-        lock = lock_after(wrong + 1, at)
+        lock = lock_after(wrong + 1, approval.at)
         yield sql(
-            "UPDATE pairing_lock SET wrong=$2, wrong_at=$3, locked_until=$4 WHERE platform=$1",
-            platform, 0 if lock else wrong + 1, at, lock,
+            "UPDATE pairing_lock SET wrong=$2, wrong_at=$3, locked_until=$4, tried=$5 WHERE platform=$1",
+            platform, 0 if lock else wrong + 1, approval.at, lock, approval.notice,
         )  # fmt: skip
         until = max(until, lock)
     return Paired(outcome=Outcome.WRONG, locked_until=until)
@@ -157,11 +161,7 @@ def _wrong(locks: list[Row], at: float) -> Op[Paired]:
 
 def approve_request(number: int, approval: Approval) -> Op[Paired]:
     """Let in who asked under this number: for who may look at the list, so no lock holds and a miss is not counted."""
-    rows = yield sql(
-        "SELECT id FROM pairing WHERE id=$1 AND hash<>'' AND expires_at>$2"
-        " AND (ended_at IS NULL OR (ended='approved' AND ended_at=$2))",
-        number, approval.at,
-    )  # fmt: skip
+    rows = yield sql(f"SELECT id FROM pairing WHERE id=$1 AND {APPROVABLE}", number, approval.at, approval.notice)
     return (yield from _let_in(number, approval)) if rows else Paired(outcome=Outcome.WRONG)
 
 
@@ -172,7 +172,8 @@ def _let_in(number: int, approval: Approval) -> Op[Paired]:
     platform, person, alias, name, key, raw, ended_at = rows[0]
     paired = Paired(outcome=Outcome.LET_IN, person=f"{platform}:{person}", name=name, key=key)
     if ended_at is not None:  # this operation ran before, or somebody else was faster
-        return paired if ended_at == approval.at else Paired(outcome=Outcome.WRONG)
+        told = yield sql("SELECT 1 FROM outbox WHERE id=$1", approval.notice)
+        return paired if told else Paired(outcome=Outcome.WRONG)
     yield sql("UPDATE pairing SET ended_at=$2, ended='approved' WHERE id=$1", number, approval.at)
     yield sql("UPDATE pairing_lock SET wrong=0, locked_until=0 WHERE platform=$1", platform)
     people = [each for each in (person, alias) if each]

@@ -24,7 +24,7 @@ SPEND = (
 ASKED = "asked_requests=$2, asked_input=$3, asked_output=$4, asked_cost=$5, called=attempt"
 ADD_LOST = (
     "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
-    " VALUES ($1, (SELECT count(*)+1 FROM failure WHERE turn=$1), $2, $3, $4, 0, $5)"
+    " VALUES ($1, (SELECT coalesce(max(number), 0)+1 FROM failure WHERE turn=$1 AND number>0), $2, $3, $4, 0, $5)"
 )
 LONGEST_CHAIN = 1000
 

@@ -12,7 +12,7 @@ BEING_SENT = (
     "SELECT attempts, due_at FROM outbox WHERE id=$1 AND state='sending' AND claim=coalesce($2, claim)"
     " AND kind<>'progress'/*lock*/"
 )
-# A reply has the number of its turn: its tries count down from -1, the turn's own failures count up from 1.
+# A reply has the number of its turn: its tries count down from -1, the turn's own failures have positive numbers that grow.
 KEEP = (
     "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
     " VALUES ($1, (SELECT -count(*)-1 FROM failure WHERE turn=$1), $2, $3, $4, 0, $5)"

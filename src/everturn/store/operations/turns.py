@@ -112,10 +112,14 @@ def step(
     return waiting
 
 
-def failed_call(begun: Begun, kind: str, why: str, wait_s: float, at: float, usage: Usage = NOTHING) -> Op[int]:
-    """Keep that a model call failed; how many did since the last committed step. Run twice it counts once."""
+def failed_call(
+    begun: Begun, number: int, kind: str, why: str, wait_s: float, at: float, usage: Usage = NOTHING
+) -> Op[int]:
+    """Keep that a model call failed, under a number that the caller made; how many did since the last committed step. Run
+    twice it counts once.
+    """
     yield from fenced(begun)
-    if (yield from add_failure(begun, kind, why, wait_s, at)):
+    if (yield from add_failure(begun, number, kind, why, wait_s, at)):
         yield from count_failed_call(begun, usage)
     rows = yield sql("SELECT failures FROM turn WHERE id=$1", begun.turn)
     return int(rows[0][0])
@@ -127,16 +131,14 @@ def called_apart(begun: Begun, usage: Usage) -> Op[None]:
     yield from count_call_apart(begun, usage)
 
 
-def add_failure(begun: Begun, kind: str, why: str, wait_s: float, at: float) -> Op[bool]:
+def add_failure(begun: Begun, number: int, kind: str, why: str, wait_s: float, at: float) -> Op[bool]:
     """Keep what failed, for `explain`; False when an earlier run of the operation kept it."""
-    if (yield sql("SELECT 1 FROM failure WHERE turn=$1 AND at=$2 AND kind=$3 LIMIT 1", begun.turn, at, kind)):
-        return False
-    yield sql(
-        "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
-        " VALUES ($1, (SELECT count(*)+1 FROM failure WHERE turn=$1), $2, $3, $4, $5, $6)",
-        begun.turn, begun.attempt, kind, why, wait_s, at,
+    kept_now = yield sql(
+        "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+        " ON CONFLICT (turn, number) DO NOTHING RETURNING number",
+        begun.turn, number, begun.attempt, kind, why, wait_s, at,
     )  # fmt: skip
-    return True
+    return bool(kept_now)
 
 
 def begin_effect(begun: Begun, call: ToolCall, at: float) -> Op[None]:

@@ -29,7 +29,7 @@ FORGET_REPLIES = (
     "DELETE FROM outbox WHERE id IN (SELECT id FROM outbox WHERE id<$1"
     " AND (state='sent' OR (state='dead' AND dead_at IS NULL)) ORDER BY id LIMIT $2) RETURNING id"
 )
-# The tries of replies that are gone; those of a turn itself (numbered from 1) stay with it.
+# The tries of replies that are gone; those of a turn itself (positive numbers) stay with it.
 FORGET_TRIES = (
     "DELETE FROM failure WHERE turn BETWEEN $1 AND $2 AND number<0"
     " AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.id=failure.turn)"
