@@ -1,15 +1,20 @@
 """Event streams over HTTP: whoever comes back misses nothing and hears nothing twice."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from starlette.types import Message
 
+from everturn.gateway.hub import Hub
 from everturn.model import Event
+from everturn.store.open import open_store
 from everturn.store.operations.telling import event_range
 from everturn.store.operations.upkeep import EVENTS_KEPT_S, forget
-from tests.waiting import PATIENCE
+from everturn.web.events import EventStreams, Watched
+from tests.waiting import PATIENCE, within
 from tests.web.composition import SHARED, Echo, Held, Watcher, Web, running
 
 KEY = "agent:main:api:dm:alice"
@@ -39,6 +44,36 @@ async def test_a_watcher_hears_the_message_the_turn_and_the_reply_in_order(web: 
     assert heard[0].data["text"] == "hello"
     assert heard[2].data["text"] == "echo: hello"
     assert [heard[1].data["state"], heard[3].data["state"]] == ["running", "answered"]
+
+
+async def status_of(streams: EventStreams, client: str, open_until: asyncio.TaskGroup) -> int:
+    """What a client is answered that opens one more stream, which stays open."""
+    said: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            said.set_result(message["status"])
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        return {}
+
+    open_until.create_task(streams(Watched(KEY, person=client, most=1000), None, receive, send))
+    async with within():
+        return await said
+
+
+async def test_whoever_comes_next_finds_a_place_however_many_take_all_they_may(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite:///{tmp_path / 'everturn.db'}")
+    streams = EventStreams(Hub(), store, 15.0, most=60)
+    async with asyncio.TaskGroup() as group:
+        for number in range(5):
+            while await status_of(streams, f"key {number}", group) == 200:
+                pass
+        assert streams.count() < 60
+        assert await status_of(streams, "owner", group) == 200
+        streams.close()
+    await store.close()
 
 
 async def test_the_answer_is_a_stream_that_nobody_keeps(web: Web) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.store.operations.recovery import suspend_session
+from everturn.web.events import MOST_OF_ONE
 from tests.gateway.scenes import until_read
 from tests.web.composition import SHARED, Held, Watcher, Web, running
 
@@ -152,6 +153,17 @@ async def test_the_stream_hints_at_what_moved_and_ends_with_the_visit(web: Web) 
         assert (await watcher.next()).name == "changed"
         await browser.post("/logout")
         await ended(watcher)
+
+
+async def test_a_key_that_watches_as_often_as_it_may_leaves_the_owners_places_alone(web: Web) -> None:
+    made = await web.client.post("/control/keys", json={"name": "watch", "scopes": ["read"]})
+    async with contextlib.AsyncExitStack() as windows:
+        client = await windows.enter_async_context(web.stranger(Authorization=f"Bearer {made.json()['key']}"))
+        for _ in range(MOST_OF_ONE):
+            await windows.enter_async_context(client.stream("GET", "/ops/api/events"))
+        assert (await client.get("/ops/api/events")).status_code == 429
+        async with web.client.stream("GET", "/ops/api/events") as owners:
+            assert owners.status_code == 200
 
 
 async def ended(watcher: Watcher) -> None:

@@ -29,6 +29,7 @@ EXPOSED = (
 )
 WRONG_ORIGIN = "this request was made by a page of another site; only the gateway's own page may do this"
 TOO_MANY_WINDOWS = "this conversation is open in too many windows; close one, and this one goes on by itself"
+LEAVE_ROOM = "this client has as many event streams open as it leaves to all others; close one"
 NO_ROOM = "there are more connections than this gateway has room for; try again a little later"
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from starlette.types import Receive, Send
 
 from everturn.decide import web_words
+from everturn.decide.sharing import may_take
 from everturn.errors import StoreError, StoreUnavailable
 from everturn.model import Delta, Event, Hint
 from everturn.store.interface import Store
@@ -95,12 +96,13 @@ class EventStreams:
 
     async def stream(self, feed: Feed, watched: Watched, receive: Receive, send: Send) -> None:
         """Let a feed fill a stream, within the bounds."""
-        person = watched.person
-        if len(self._open) >= self._most:
+        person, free = watched.person, self._most - len(self._open)
+        if free <= 0:
             await answer(send, not_now(f"{self._most} event streams are open; close one"))
             return
-        if person and self._persons[person] >= watched.most:
-            await answer(send, refusal(429, watched.too_many, retry_after(FULL_S)))
+        if person and not may_take(self._persons[person], watched.most, free):
+            many = watched.too_many if self._persons[person] >= watched.most else web_words.LEAVE_ROOM
+            await answer(send, refusal(429, many, retry_after(FULL_S)))
             return
         feeding = asyncio.ensure_future(feed.run())
         gone = asyncio.ensure_future(until_gone(receive))

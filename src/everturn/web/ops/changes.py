@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from everturn.web.access import Access, still_in
+from everturn.web.access import Access, still_in, visitor_of
 from everturn.web.answers import encode
 from everturn.web.conversations import Bare
 from everturn.web.events import HEAD, RECONNECT, EventStreams, Watched
@@ -45,7 +45,9 @@ class Changes:
 
     async def watch(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Stream until the client goes or may no longer look."""
-        watched = Watched("", person="an operator", admitted=still_in(self._access, scope))
+        visitor = visitor_of(scope)
+        person = "an operator" if visitor is None or visitor.key is None else f"the operator with the key {visitor.key}"
+        watched = Watched("", person=person, admitted=still_in(self._access, scope))
         await self._streams.stream(_Feed(self._moves, watched, send, self._heartbeat_s), watched, receive, send)
 
 

@@ -26,6 +26,7 @@ from everturn.decide.client_request import (
     to_session,
 )
 from everturn.decide.keys import agent_of, session_key
+from everturn.decide.sharing import may_take
 from everturn.errors import Conflict, Full, StoreUnavailable, TooLong
 from everturn.model import Brought, Inbound, Json, SessionSource
 from everturn.store.interface import Store
@@ -245,7 +246,7 @@ class V1:
 
     async def _following(self, call: Call, receive: Receive, send: Send) -> None:
         """Store it, then follow it until it ends, its client goes, or we do. The turn goes on whoever goes."""
-        if len(self._open) >= MOST_OPEN or self._clients[call.client] >= MOST_OF_ONE:
+        if not may_take(self._clients[call.client], MOST_OF_ONE, MOST_OPEN - len(self._open)):
             await answer(send, error_reply(429, "too many requests of yours wait for an answer", retry_after(FULL_S)))
             return
         request = await self._stored(call)
