@@ -23,21 +23,37 @@ class Display:
     by_platform: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     by_chat: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # "platform:chat"
 
+    # By platform, by chat, and for all ("", as no platform has such a name): a turn asks several times.
+    _places: dict[str, tuple[Pace, Look]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Lay the tables over each other once."""
+        everywhere = self.everywhere, self.look_everywhere
+        places = {"": everywhere}
+        for platform, own in self.by_platform.items():
+            places[platform] = _overridden(everywhere, own)
+        for chat, own in self.by_chat.items():
+            places[chat] = _overridden(places.get(chat.partition(":")[0], everywhere), own)
+        object.__setattr__(self, "_places", places)
+
     def pace(self, source: SessionSource) -> Pace:
         """How an answer to this source is shown while it grows."""
-        return self._resolved(self.everywhere, source)
+        return self._at(source)[0]
 
     def look(self, source: SessionSource) -> Look:
         """What of it is shown, and what beside it."""
-        return self._resolved(self.look_everywhere, source)
+        return self._at(source)[1]
 
-    def _resolved(self, everywhere: T, source: SessionSource) -> T:
-        if not self.by_platform and not self.by_chat:
-            return everywhere
-        own = [self.by_platform.get(source.platform, {})]
-        # A chat that moved is known by the number it had, too; what was set for the new one goes first.
-        own += [self.by_chat.get(f"{source.platform}:{chat}", {}) for chat in (source.chat_id_alt, source.chat_id)]
-        return _overridden(everywhere, *own)
+    def _at(self, source: SessionSource) -> tuple[Pace, Look]:
+        places, platform = self._places, source.platform
+        if self.by_chat:
+            # A chat that moved is known by the number it had, too; what was set for the new one goes first.
+            chat, before = f"{platform}:{source.chat_id}", f"{platform}:{source.chat_id_alt}"
+            if chat in places and before in places:
+                return _overridden(places[before], self.by_chat[chat])
+            if found := places.get(chat) or places.get(before):
+                return found
+        return places.get(platform) or places[""]
 
 
 def answering(to: SessionSource, look: Look, place: int) -> SessionSource:
@@ -46,8 +62,11 @@ def answering(to: SessionSource, look: Look, place: int) -> SessionSource:
     return to if named or to.message_id is None else structs.replace(to, message_id=None)
 
 
-def _overridden(values: T, *own: Mapping[str, Any]) -> T:
+def _overridden(values: tuple[Pace, Look], own: Mapping[str, Any]) -> tuple[Pace, Look]:
+    pace, look = values
+    return _replaced(pace, own), _replaced(look, own)
+
+
+def _replaced(values: T, own: Mapping[str, Any]) -> T:
     names = {each.name for each in fields(values)}
-    for table in own:
-        values = replace(values, **{name: value for name, value in table.items() if name in names})
-    return values
+    return replace(values, **{name: value for name, value in own.items() if name in names})
