@@ -10,8 +10,8 @@ from everturn.tracing import Tracer
 
 
 def open_tracer(config: TelemetryConfig, env: Mapping[str, str]) -> Tracer | None:
-    """The way to the collector; None where none is named. Raises ConfigError with what is missing."""
-    if not config.endpoint:
+    """The way to the collector; None where none is named, or no message is traced. Raises ConfigError with what is missing."""
+    if not config.endpoint or not config.sample_ratio:
         return None
     if config.headers_env and config.headers_env not in env:
         raise ConfigError(f"telemetry.headers_env names the variable {config.headers_env}, which is not set")

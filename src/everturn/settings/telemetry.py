@@ -29,4 +29,6 @@ class TelemetryConfig:
         "", "The NAME of the environment variable with headers for the collector, as name=value,name=value.",
         form="the name of an environment variable, in capitals", check=variable_problem, hide=True,
     )  # fmt: skip
-    sample_ratio: float = setting(1.0, "The share of the messages that are traced.", between=(0, 1))
+    sample_ratio: float = setting(
+        1.0, "The share of the messages that are traced. 0: none, as without a collector.", between=(0, 1)
+    )
