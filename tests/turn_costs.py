@@ -60,6 +60,9 @@ def _is_for_tests(path: Path) -> bool:
     return path.relative_to(PACKAGE).parts[0].startswith("testing")
 
 
+CODES = Codes()  # to look at a code object takes longer than to run many
+
+
 class Meter:
     """Counts while it is on. Every thread counts for itself; a function that goes on after a wait is not called again."""
 
@@ -67,9 +70,8 @@ class Meter:
         self.statements: list[str] = []
         self.functions_of_last: Counter[str] = Counter()
         self.statements_of_last: list[str] = []
-        self._by_thread: dict[int, Counter[str]] = {}
+        self._by_thread: dict[int, Counter[CodeType]] = {}
         self._tasks = 0
-        self._codes = Codes()
         self._store: SQLiteStore | PostgresStore | None = None
 
     async def open(self, url: str) -> Store:
@@ -93,12 +95,12 @@ class Meter:
             sys.setprofile(None)
             loop.set_task_factory(None)
 
-    async def of(self, turn: Callable[[], Awaitable[None]]) -> Costs:
+    async def of(self, turn: Callable[[], Awaitable[None]], turns: int = TURNS) -> Costs:
         """The costs of a turn: the least of a few, as the system may do something beside it. The first one warms up."""
         await turn()
         with self.on():
             await self._now()
-            each = [await self._of_one(turn) for _ in range(TURNS)]
+            each = [await self._of_one(turn) for _ in range(turns)]
         return Costs(*map(min, zip(*map(astuple, each), strict=True)))
 
     async def _of_one(self, turn: Callable[[], Awaitable[None]]) -> Costs:
@@ -107,7 +109,9 @@ class Meter:
         statements, functions = len(self.statements), self._functions()
         await turn()
         self.statements_of_last = self.statements[statements:]
-        self.functions_of_last = self._functions() - functions
+        self.functions_of_last = Counter()
+        for code, times in (self._functions() - functions).items():
+            self.functions_of_last[f"{Path(code.co_filename).name}:{code.co_qualname}"] += times
         return await self._now() - before - (before - start)  # without what looking costs
 
     async def _now(self) -> Costs:
@@ -122,7 +126,7 @@ class Meter:
         yield sql("SELECT 1")
         return threading.get_ident(), self._calls_here()
 
-    def _functions(self) -> Counter[str]:
+    def _functions(self) -> Counter[CodeType]:
         return sum(self._by_thread.values(), Counter())
 
     def _calls_here(self) -> int:
@@ -131,20 +135,20 @@ class Meter:
     def _see(self, frame: FrameType, event: str, _: object) -> None:
         if event != "call":
             return
-        ours, testing, begins = self._codes[frame.f_code]
+        ours, testing, begins = CODES[frame.f_code]
         if testing or frame.f_lasti > begins:
             return
-        if ours or (frame.f_back is not None and self._codes[frame.f_back.f_code][0]):
+        if ours or (frame.f_back is not None and CODES[frame.f_back.f_code][0]):
             counts = self._by_thread.setdefault(threading.get_ident(), Counter())
-            counts[f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_qualname}"] += 1
+            counts[frame.f_code] += 1
 
     def _make_task(self, loop: asyncio.AbstractEventLoop, work: Any, **given: Any) -> "asyncio.Task[Any]":
         """Ours is what runs our code, or was made by it."""
-        code, maker = getattr(work, "cr_code", None) or work.gi_code, inspect.currentframe()
+        code, maker = getattr(work, "cr_code", None) or getattr(work, "gi_code", None), inspect.currentframe()
         while maker is not None and (maker.f_code.co_filename == __file__ or "asyncio" in maker.f_code.co_filename):
             maker = maker.f_back
-        makes = maker is not None and self._codes[maker.f_code][0]
-        self._tasks += makes or self._codes[code][0]
+        makes = maker is not None and CODES[maker.f_code][0]
+        self._tasks += makes or (code is not None and CODES[code][0])  # who closes a generator has no code
         return asyncio.Task(work, loop=loop, **given)
 
 
