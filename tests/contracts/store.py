@@ -413,7 +413,6 @@ async def answer_to(
     """A command, applied twice, and what it says."""
     arrival = life.arrival(text, chat, **about)
     await life.store.run(accept, arrival, QUEUE, None)
-    life.clock.advance(1)
     applied = await life.twice(apply_command, arrival.id, "unused", life.now, life.delivery, terms or life.terms())
     ((said,),) = await life.look("SELECT text FROM outbox WHERE id=$1", arrival.id)
     assert applied is not None

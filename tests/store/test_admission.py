@@ -78,7 +78,7 @@ async def test_others_in_the_conversation_go_on(life: Life) -> None:
 async def test_who_shared_the_stopped_turn_is_told(life: Life) -> None:
     begun = await life.begun("hello", "d")
     await life.accept("mine too", "d", busy="steer", user_id="bob")
-    await life.store.run(join_turn, begun, Isolation(), life.now, life.delivery)
+    await life.store.run(join_turn, begun, life.ids.next(), Isolation(), life.now, life.delivery)
     await life.store.run(revoke, "fake", "bob", life.now)
     assert await life.states("inbox") == ["dead", "dead"]
     (notice,) = await life.look("SELECT text FROM outbox WHERE kind='notice'")
@@ -95,7 +95,7 @@ async def test_who_shared_the_stopped_turn_is_told_in_its_bubble(life: Life) -> 
     bubble = replace(opened.bubble, sending=None, said="first words")
     await life.store.run(record_bubble, begun.turn, opening.number, ("p1",), bubble)
     await life.accept("mine too", "d", busy="steer", user_id="bob")
-    await life.store.run(join_turn, begun, Isolation(), life.now, life.delivery)
+    await life.store.run(join_turn, begun, life.ids.next(), Isolation(), life.now, life.delivery)
     await life.store.run(revoke, "fake", "bob", life.now)
     rows = await life.look("SELECT kind, state, text FROM outbox")
     assert rows == [("broken_off", "owed", admission_words.stopped_with_other())]
@@ -105,7 +105,7 @@ async def test_who_shared_the_stopped_turn_is_told_in_its_bubble(life: Life) -> 
 async def test_who_is_turned_out_by_the_next_start_leaves_a_notice_that_is_known(life: Life, more: str) -> None:
     begun = await life.called("hello", "d")
     await life.accept("mine too", "d", busy="steer", user_id="bob")
-    await life.store.run(join_turn, begun, Isolation(), life.now, life.delivery)
+    await life.store.run(join_turn, begun, life.ids.next(), Isolation(), life.now, life.delivery)
     if more:
         await life.accept(more, "d")
     await life.die()
@@ -199,7 +199,7 @@ async def test_words_of_the_revoked_do_not_join_and_their_commands_do_nothing(li
     """Whatever slipped in between the check at the door and now."""
     begun = await life.begun()
     await life.accept("no", busy="steer")
-    joined = await life.twice(join_turn, begun, Isolation(), life.now, life.delivery, NOBODY)
+    joined = await life.twice(join_turn, begun, life.ids.next(), Isolation(), life.now, life.delivery, NOBODY)
     assert (joined.messages, joined.begun.waiting) == ((), 0)
     command = life.arrival("/new")
     await life.store.run(accept, command, QUEUE, None)

@@ -66,7 +66,6 @@ async def asks_again(life: Life, chat: str = "c") -> Permission:
 async def test_a_question_lets_go_of_the_key_and_is_asked_once(life: Life, delivery: Delivery, told: list[str]) -> None:
     life = replace(life, delivery=delivery)
     begun = await responded(life)
-    life.clock.advance(1)
     permission = await life.twice(ask_first, begun, SHELL, asking(life))
     entry = await life.entry()
     assert (permission.may, [event.kind for event in permission.events]) == (May.ASKED, told)
@@ -168,7 +167,7 @@ async def shared(life: Life, how: str) -> Begun:
     if how == "joined":
         begun = await life.called("delete everything", "s", user_id="eve")
         await life.accept("thanks", "s", busy="steer", user_id="ann")
-        begun = (await life.twice(join_turn, begun, Isolation(), life.now, life.delivery)).begun
+        begun = (await life.twice(join_turn, begun, life.ids.next(), Isolation(), life.now, life.delivery)).begun
     else:
         for user, text in (("eve", "delete everything"), ("ann", "thanks")):
             await life.accept(text, "s", user_id=user)

@@ -414,7 +414,7 @@ async def test_a_turn_whose_mark_expired_ends_visibly(life: Life) -> None:
 async def test_a_session_the_watcher_ended_is_not_used_again(life: Life) -> None:
     """Behaviour 1.10"""
     first = await life.talk()
-    assert await life.store.run(expire, key_of(), life.now, "daily", life.now + DAY) is True
+    assert await life.store.run(expire, key_of(), (await life.entry()).fence, "daily", life.now + DAY) is True
     life.clock.advance(DAY)
     second = await life.begun("next")
     assert second.session_id != first.session_id
@@ -428,7 +428,7 @@ async def test_a_session_the_watcher_ended_is_not_used_again(life: Life) -> None
 async def test_a_session_that_ended_keeps_its_end(life: Life) -> None:
     first = await life.talk()
     at = life.now
-    await life.store.run(expire, key_of(), at, "idle", at + HOUR)
+    await life.store.run(expire, key_of(), (await life.entry()).fence, "idle", at + HOUR)
     life.clock.advance(DAY)
     await life.command("/new")
     ends = await life.look("SELECT end_reason, ended_at FROM session WHERE session_id=$1", first.session_id)

@@ -29,8 +29,7 @@ async def life(store_url: str) -> AsyncIterator[Life]:
 async def join(life: Life, begun: Begun, written: int = 0) -> Joined:
     """Ask what joined, as after a commit whose outcome was unknown."""
     now = replace(begun, seq=begun.seq + written)
-    life.clock.advance(0.001)
-    return await life.twice(join_turn, now, Isolation(), life.now, life.delivery)
+    return await life.twice(join_turn, now, life.ids.next(), Isolation(), life.now, life.delivery)
 
 
 async def test_a_message_joins_the_running_turn_and_ends_with_it(life: Life) -> None:
@@ -80,7 +79,7 @@ async def test_a_turn_that_lost_its_key_is_joined_by_nobody(life: Life) -> None:
     await life.accept("more", busy="steer")
     await life.die()
     with pytest.raises(FenceLost):
-        await life.store.run(join_turn, begun, Isolation(), life.now, life.delivery)
+        await life.store.run(join_turn, begun, life.ids.next(), Isolation(), life.now, life.delivery)
     resumed = await life.began()
     assert [each.content for each in (await join(life, resumed)).messages] == ["more"]
 
@@ -252,7 +251,7 @@ async def test_where_several_people_speak_each_row_names_its_author(life: Life) 
         QUEUE,
         None,
     )
-    joined = await life.store.run(join_turn, accepted.begun, SHARED, life.now, life.delivery)
+    joined = await life.store.run(join_turn, accepted.begun, life.ids.next(), SHARED, life.now, life.delivery)
     assert joined.messages == (Message(
         role="user", content="yo", seq=2, author="bob", turn=accepted.begun.turn, at=life.now,
     ),)  # fmt: skip

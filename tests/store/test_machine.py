@@ -315,7 +315,7 @@ class Machine(RuleBasedStateMachine):
         elif what in set(BusyMode):
             self.twice(choose_busy, key, what)
         elif (entry := self.both(find_entry, key)) is not None:
-            self.both(expire, key, entry.active_at, "idle", now)
+            self.both(expire, key, entry.fence, "idle", now)
 
     def teardown(self) -> None:
         """Every way of looking sees the same on both."""
@@ -327,7 +327,7 @@ class Machine(RuleBasedStateMachine):
 
 def a_turn_is_joined(machine: Machine, run: Run, _data: st.DataObject) -> None:
     begun = structs.replace(run.begun, seq=run.begun.seq + run.written)
-    joined = machine.twice(join_turn, begun, Isolation(), run.life.now, run.life.delivery)
+    joined = machine.twice(join_turn, begun, run.life.ids.next(), Isolation(), run.life.now, run.life.delivery)
     if joined is not None:
         run.begun, run.written = joined.begun, 0
 

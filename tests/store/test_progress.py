@@ -23,7 +23,6 @@ async def life(store_url: str) -> AsyncIterator[Life]:
 
 
 async def said(life: Life, begun: Begun, text: str) -> object:
-    life.clock.advance(1)
     progress = Progress(id=life.ids.next(), text=text, reason="progress", at=life.now)
     return await life.twice(tell_progress, begun, progress, life.delivery)
 

@@ -83,7 +83,6 @@ async def test_many_keys_are_worked_on_at_once_and_each_in_order(life: Life) -> 
 async def test_beginning_twice_says_the_same(life: Life) -> None:
     here = replace(life, delivery=BY_EVENT)
     await here.accept("one")
-    life.clock.advance(1)
     begun = await here.twice(begin_next, key_of(), here.start())
     assert isinstance(begun, Begun)
     assert (begun.words, begun.attempt, len(begun.events)) == (("one",), 1, 1)
@@ -152,7 +151,6 @@ async def test_finishing_twice_still_gives_what_there_is_to_send(life: Life, del
     here = replace(life, delivery=delivery)  # type: ignore[arg-type]
     begun = await here.begun()
     await here.accept("next")
-    life.clock.advance(1)
     finished = await here.twice(finish, begun, here.answer(begun), here.delivery, here.instance, "tail")
     assert (finished.more, finished.reply is None, len(finished.events)) == (
         (True, True, 2) if delivery == BY_EVENT else (True, False, 0)
@@ -173,7 +171,6 @@ async def test_a_reply_that_somebody_else_sends_is_not_given_again(life: Life) -
 async def test_failing_twice_says_the_same(life: Life) -> None:
     here = replace(life, delivery=BY_EVENT)
     begun = await here.begun()
-    life.clock.advance(1)
     events = await here.twice(fail, begun, "why", "sorry", here.now, here.delivery)
     assert [event.kind for event in events] == ["notice", "turn"]
     assert await life.look("SELECT state, why FROM inbox") == [("dead", "why")]

@@ -40,10 +40,10 @@ async def life(store_url: str) -> AsyncIterator[Life]:
 async def test_an_expired_session_is_ended_without_waiting_for_a_message(life: Life) -> None:
     """Behaviour 1.10"""
     begun = await life.talk()
-    at = life.now
+    at, fence = life.now, (await life.entry()).fence
     life.clock.advance(DAY_S)
-    assert await life.store.run(expire, key_of(), at, "idle", life.now) is True
-    assert await life.unchanged(expire, key_of(), at, "idle", life.now) is False
+    assert await life.store.run(expire, key_of(), fence, "idle", life.now) is True
+    assert await life.unchanged(expire, key_of(), fence, "idle", life.now) is False
     rows = await life.look("SELECT session_id, ended_at, end_reason, messages FROM session")
     assert rows == [(begun.session_id, life.now, "idle", 2)]
     entry = await life.entry()
@@ -51,37 +51,39 @@ async def test_an_expired_session_is_ended_without_waiting_for_a_message(life: L
     assert (await life.store.read(list_entries, "", 9))[0]["end_reason"] == "idle"
 
 
-@pytest.mark.parametrize("moved", ["message", "turn", "interrupted", "activity", "command", "nobody"])
+@pytest.mark.parametrize("moved", ["message", "turn", "interrupted", "activity", "command", "new", "nobody"])
 async def test_a_session_that_moved_since_it_was_looked_at_is_not_expired(life: Life, moved: str) -> None:
+    """Also in the clock tick in which it was last used."""
     await life.talk()
-    at = life.now
-    life.clock.advance(DAY_S)
+    fence = (await life.entry()).fence
     if moved == "message":
         await life.accept("next")
     elif moved == "command":
         await life.accept("/status")
     elif moved == "activity":
         await life.talk("next")
+    elif moved == "new":
+        await life.command("/new")
     elif moved in {"turn", "interrupted"}:
         await life.called("next")
         await life.die() if moved == "interrupted" else None
     key = key_of("nobody") if moved == "nobody" else key_of()
-    assert await life.unchanged(expire, key, at, "idle", life.now) is False
+    assert await life.unchanged(expire, key, fence, "idle", life.now) is False
 
 
 async def test_an_address_without_a_session_does_not_expire(life: Life) -> None:
     await life.command("/help")
-    assert await life.unchanged(expire, key_of(), (await life.entry()).active_at, "idle", life.now + DAY_S) is False
+    assert await life.unchanged(expire, key_of(), (await life.entry()).fence, "idle", life.now + DAY_S) is False
 
 
 async def test_an_expiry_and_a_message_at_once_leave_one_session_in_use(life: Life) -> None:
     for number in range(10):
         chat = str(number)
         first = await life.talk(chat=chat)
-        at = life.now
+        fence = (await life.entry(chat)).fence
         life.clock.advance(DAY_S)
         expired, begun = await asyncio.gather(
-            life.store.run(expire, key_of(chat), at, "idle", life.now), life.begun("next", chat)
+            life.store.run(expire, key_of(chat), fence, "idle", life.now), life.begun("next", chat)
         )
         assert (begun.session_id == first.session_id) is not expired
         rows = await life.look("SELECT session_id FROM session WHERE key=$1 AND ended_at IS NULL", key_of(chat))
@@ -94,7 +96,7 @@ async def test_only_idle_sessions_are_looked_at_a_page_at_a_time(life: Life) -> 
         await life.talk(chat=chat)
     await life.called(chat="running")
     await life.accept(chat="waiting")
-    await life.store.run(expire, key_of("b"), life.now, "daily", life.now)
+    await life.store.run(expire, key_of("b"), (await life.entry("b")).fence, "daily", life.now)
     first = await life.store.read(idle_entries, "", 1)
     rest = await life.store.read(idle_entries, first[-1].key, 9)
     assert [entry.key for entry in first + rest] == [key_of("a"), key_of("c")]

@@ -85,7 +85,7 @@ class Commands:
     async def _give_up(self, number: int, platform: str) -> None:
         parts = self._parts
         delivery = parts.delivery(platform)
-        failed = await parts.store.run(give_up_command, number, parts.clock.now(), delivery)
+        failed = await parts.store.run(give_up_command, number, parts.ids.session(), parts.clock.now(), delivery)
         if failed is None:
             return
         parts.hub.publish(failed.key, failed.events)

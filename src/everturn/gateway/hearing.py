@@ -19,7 +19,7 @@ async def hear(attempt: Attempt) -> None:
         parts, begun = attempt.parts, replace(attempt.begun, seq=attempt.seq)
         delivery = parts.delivery(begun.source.platform)
         isolation, admission = parts.settings.isolation, parts.settings.admission_of(begun.source.platform)
-        joining = parts.store.run(join_turn, begun, isolation, parts.clock.now(), delivery, admission)
+        joining = parts.store.run(join_turn, begun, parts.ids.next(), isolation, parts.clock.now(), delivery, admission)
         # What follows the commit happens even if this task is cancelled meanwhile.
         joining.add_done_callback(partial(_joined, attempt))
         await asyncio.shield(joining)

@@ -65,7 +65,7 @@ class Upkeep:
                 policy = self._parts.settings.policies.of(*origin_of(entry.key))
                 reason = expired_by(policy, entry.active_at, now)
                 if reason is not None and entry.state == ACTIVE:
-                    ended += await self._parts.store.run(expire, entry.key, entry.active_at, reason, now)
+                    ended += await self._parts.store.run(expire, entry.key, entry.fence, reason, now)
         return ended
 
     async def forget_old(self) -> None:

@@ -23,7 +23,7 @@ from everturn.store.operations.turn_values import Streamed
 from everturn.store.operations.upkeep import BODIES_KEPT_S, FORGOTTEN
 
 OPERATOR = "operator"
-DONE_BEFORE = "SELECT action, target, key, said, stopped, at FROM action WHERE id=$1"
+DONE_BEFORE = "SELECT action, target, key, said, stopped FROM action WHERE id=$1"
 KEEP = (
     "INSERT INTO action (id, action, target, who, key, said, stopped, at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"
     " ON CONFLICT (id) DO NOTHING"
@@ -99,7 +99,7 @@ def act_on_session(act: Act) -> Op[Acted | Impossible]:
         facts = yield from tell(act.number, entry.key, entry.origin, did.tell, OPERATOR, act.at, delivery)
     if stopped is not None and delivery.by_event:
         facts = [*facts, fact("turn", act.at, turn=str(stopped), state=did.ended, why=OPERATOR)]
-    events = yield from report(entry.key, entry.event_seq, facts)
+    events = yield from report(entry.key, entry.event_seq, facts, act.number)
     return (yield from _kept(act, entry.key, did.said, stopped, events))
 
 
@@ -245,10 +245,10 @@ def _before(act: Act) -> Op[Acted | Impossible | None]:
     rows = yield sql(DONE_BEFORE, act.id)
     if not rows:
         return None
-    action, target, key, said, stopped, at = rows[0]
+    action, target, key, said, stopped = rows[0]
     if (action, target) != (act.action, act.target):
         return Impossible(ops_words.CONFLICT)
-    return Acted(key=key, said=said, stopped=stopped, events=(yield from events_of(key, at)))
+    return Acted(key=key, said=said, stopped=stopped, events=(yield from events_of(key, act.number)))
 
 
 def _kept(act: Act, key: str, said: str, stopped: int | None = None, events: tuple[Event, ...] = ()) -> Op[Acted]:

@@ -56,14 +56,14 @@ def admitted(admission: Admission | None, source: SessionSource, *, lock: bool =
     return verdict(admission, source, (yield from standing(source, lock=lock)))
 
 
-def turn_out_denied(entry: SessionEntry, admission: Admission | None, at: float) -> Op[SessionEntry]:
+def turn_out_denied(entry: SessionEntry, admission: Admission | None, at: float, by: int) -> Op[SessionEntry]:
     """Before a key's work goes on: what is open there of people who may not speak any more ends. The entry as it is then."""
     if admission is None or (entry.turn is None and not entry.waiting):
         return entry
     denied = yield from _denied(entry, (yield sql(OPEN_ROWS, entry.key)), admission)
     if not denied:
         return entry
-    yield from turn_out(entry, denied, at)
+    yield from turn_out(entry, denied, at, by)
     return (yield from lock_entry(entry.key)) or entry
 
 
@@ -77,7 +77,7 @@ def _denied(entry: SessionEntry, rows: Sequence[Row], admission: Admission) -> O
     return [row for row in rows if known[row[1]]]
 
 
-def turn_out(entry: SessionEntry, denied: Sequence[Row], at: float) -> Op[int | None]:
+def turn_out(entry: SessionEntry, denied: Sequence[Row], at: float, by: int | None = None) -> Op[int | None]:
     """These open rows of the key become dead letters; a turn that answers one of them is stopped and loses its fence, its
     questions are closed. Commands among them are left to whoever applies them. Returns the turn. The entry is locked.
     """
@@ -93,7 +93,7 @@ def turn_out(entry: SessionEntry, denied: Sequence[Row], at: float) -> Op[int | 
     gone = {row[0] for row in denied}
     left = [row[1] for row in (yield sql(f"{OPEN_ROWS} AND turn=$2", entry.key, turn)) if row[0] not in gone]
     text = admission_words.stopped_with_other() if left else None
-    yield from end_open_turn(entry, "stopped", "dead", REVOKED, at, text)  # its bubble says it, if it has one
+    yield from end_open_turn(entry, "stopped", "dead", REVOKED, at, text, by=by)  # its bubble says it, if it has one
     yield from release(entry)
     yield from acknowledge_tail(entry, at)
     if text is not None:

@@ -124,7 +124,7 @@ def _asked_before(begun: Begun, asking: Asking) -> Op[Permission]:
     """For an operation that runs twice: it asked, and so it no longer has the key."""
     if not (yield sql("SELECT 1 FROM approval WHERE id=$1", asking.id)):
         raise FenceLost(f"{begun.key}: the turn {begun.turn} no longer owns its conversation")
-    return Permission(may=May.ASKED, events=(yield from events_of(begun.key, asking.at)))
+    return Permission(may=May.ASKED, events=(yield from events_of(begun.key, asking.id)))
 
 
 def _is_allowed(begun: Begun, tool: str) -> Op[bool]:
@@ -174,7 +174,7 @@ def _ask(entry: SessionEntry, begun: Begun, call: ToolCall, asking: Asking) -> O
              text=text, expires_at=expires_at),
         fact("turn", asking.at, turn=turn, state="waiting", attempt=begun.attempt),
     ]  # fmt: skip
-    events = yield from report(begun.key, entry.event_seq, facts if by_event else [])
+    events = yield from report(begun.key, entry.event_seq, facts if by_event else [], asking.id)
     return Permission(may=May.ASKED, events=events)
 
 
@@ -275,10 +275,10 @@ def expire_approval(number: int, key: str, notice: int, at: float, delivery: Del
         at,
     )
     if entry is None or not rows:
-        return (yield from events_of(key, at))  # what this operation told when it ran before
+        return (yield from events_of(key, notice))  # what this operation told when it ran before
     tool, turn = rows[0]
     text = approval_words.expired(tool)
     facts = yield from tell(notice, key, entry.origin, text, "approval_expired", at, delivery, turn)
     if delivery.by_event:
         facts = [*facts, fact("approval", at, id=str(number), turn=str(turn), tool=tool, state="expired")]
-    return (yield from report(key, entry.event_seq, facts))
+    return (yield from report(key, entry.event_seq, facts, notice))

@@ -52,7 +52,7 @@ WAITING = (
 TOGETHER = 100
 TOLD = (
     "SELECT 1 FROM outbox o JOIN turn t ON t.id=o.id"
-    f" WHERE o.key=$1 AND o.ended_at IS NULL AND t.why='{REVOKED}' AND t.ended_at=$2"
+    f" WHERE o.key=$1 AND o.ended_at IS NULL AND t.why='{REVOKED}' AND t.ended_by=$2"
 )
 CLAIM_MESSAGE = "UPDATE inbox SET state='claimed', turn=$2, why=NULL WHERE id=$1 AND state='waiting'"
 
@@ -68,7 +68,7 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | Waits | Later | No
         return (yield from _as_begun(entry, start)) if ours else None  # our own commit, of which we had not heard
     if not start.suspects and suspected(entry, start):
         return NotYet(key)
-    was, entry = entry.turn, (yield from turn_out_denied(entry, start.admission, start.at))
+    was, entry = entry.turn, (yield from turn_out_denied(entry, start.admission, start.at, start.turn))
     question = (yield from question_of(entry.turn)) if entry.turn is not None else None
     if question is not None or (entry.turn is not None and (yield from _goes_on_by_itself(entry, start))):
         busy = (yield from waiting_over(key)) if entry.waiting else None
@@ -76,7 +76,7 @@ def begin_next(key: str, start: Start) -> Op[Begun | NotYet | Waits | Later | No
             return (yield from _while_asking(entry, question, start))
         if busy is None:
             return (yield from _resume(entry, (), start, []))
-        ended = yield from take_over(entry, busy, start.at)
+        ended = yield from take_over(entry, busy, start.at, start.turn)
         facts = [ended] if start.delivery.by_event else []
         entry = cast("SessionEntry", (yield from lock_entry(key)))
     waiting = [_waiting(row, entry) for row in (yield from _messages_in_front(key))]
@@ -93,7 +93,7 @@ def _begin(
     if isinstance(together, Later):
         return together
     begun = yield from start_turn(entry, together, start, facts)
-    told = begun.spoke or (instead and bool((yield sql(TOLD, entry.key, start.at))))
+    told = begun.spoke or (instead and bool((yield sql(TOLD, entry.key, start.turn))))
     return replace(begun, spoke=told)
 
 
@@ -296,7 +296,7 @@ def _hold(entry: SessionEntry, begun: Begun, rows: Sequence[Waiting], start: Sta
     )
     if not facts:
         return begun
-    return replace(begun, events=(yield from append_events(entry.key, entry.event_seq, facts)))
+    return replace(begun, events=(yield from append_events(entry.key, entry.event_seq, facts, start.turn)))
 
 
 def _resume(entry: SessionEntry, joining: Sequence[Waiting], start: Start, facts: list[Fact]) -> Op[Begun]:
@@ -379,8 +379,8 @@ def _as_begun(entry: SessionEntry, start: Start) -> Op[Begun | None]:
     reset_reason = kind.removeprefix("reset:") if kind and kind.startswith("reset:") else None
     note = (yield from _note(entry, start, reset_reason)) if kind else None
     begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
-    events = yield from events_of(entry.key, start.at)
-    spoke = reset_reason is not None or bool((yield sql(TOLD, entry.key, start.at)))
+    events = yield from events_of(entry.key, start.turn)
+    spoke = reset_reason is not None or bool((yield sql(TOLD, entry.key, start.turn)))
     return replace(begun, events=events, spoke=spoke, called=called == attempt)
 
 

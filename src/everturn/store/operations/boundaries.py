@@ -135,9 +135,11 @@ def end_open_turn(
     said: str | None = None,
     *,
     streamed: Streamed | None = None,
+    by: int | None = None,
 ) -> Op[None]:
     """End the key's open turn without an answer; its messages end visibly with it, and so does what it asked, called and
     showed. `said` is what its user is told. What a stopped turn has streamed stays, as an answer that was cut off.
+    `by` is the number of what ends it, by which an operation that runs twice finds the turn.
     """
     streamed = streamed if streamed is not None and streamed.turn == entry.turn else None
     text = (yield from _streamed_text(entry, streamed)) if state == "stopped" else ""
@@ -158,11 +160,13 @@ def end_open_turn(
             RowOutcome.STOPPED,
         )  # fmt: skip
     yield sql(
-        "UPDATE turn SET state=$2, ended_at=$3, why=$4 WHERE id=$1 AND state IN ('running','waiting','interrupted')",
+        "UPDATE turn SET state=$2, ended_at=$3, why=$4, ended_by=$5"
+        " WHERE id=$1 AND state IN ('running','waiting','interrupted')",
         entry.turn,
         state,
         at,
         why,
+        by,
     )
     yield sql(
         "UPDATE inbox SET state=$3, ended_at=$4, why=$5, dead_at=$6"

@@ -113,7 +113,7 @@ def tell_back(number: int, key: str, notice: int, at: float, delivery: Delivery)
     entry = yield from lock_entry(key)
     told = yield sql("UPDATE restart SET told_at=$2 WHERE id=$1 AND told_at IS NULL RETURNING source", number, at)
     if entry is None or not told:
-        return (yield from events_of(key, at))  # what this operation told when it ran before
+        return (yield from events_of(key, notice))  # what this operation told when it ran before
     source = source_of(told[0][0]) or entry.origin
     facts = yield from tell(notice, key, source, words.back(), "restarted", at, delivery)
-    return (yield from report(key, entry.event_seq, facts))
+    return (yield from report(key, entry.event_seq, facts, notice))

@@ -59,7 +59,7 @@ def retry(asked: Asked) -> Op[str]:
         return command_words.nothing_to_retry()
     files = yield from _not_fetched(entry.key, session_id, turns[0])
     if entry.turn is not None:
-        yield from end_open_turn(entry, "stopped", "withdrawn", "/retry", asked.at)
+        yield from end_open_turn(entry, "stopped", "withdrawn", "/retry", asked.at, by=asked.number)
         yield from release(entry)
     effects = yield from take_back(entry, turns)
     yield from _forget_interruption(entry)

@@ -64,7 +64,7 @@ def new(asked: Asked) -> Op[str]:
         asked.at,
     )
     yield sql("UPDATE entry SET waiting=waiting-$2 WHERE key=$1", asked.key, len(withdrawn))
-    yield from reset_session(asked.entry, asked.session_id, asked.at, streamed=asked.terms.streamed)
+    yield from reset_session(asked.entry, asked.session_id, asked.at, streamed=asked.terms.streamed, by=asked.number)
     title = clean_title(asked.command.argument)
     if title:
         session_id = yield from session_to_set(asked, fresh=True)
@@ -73,13 +73,18 @@ def new(asked: Asked) -> Op[str]:
 
 
 def reset_session(
-    entry: SessionEntry, session_id: str, at: float, why: str = "/new", streamed: Streamed | None = None
+    entry: SessionEntry,
+    session_id: str,
+    at: float,
+    why: str = "/new",
+    streamed: Streamed | None = None,
+    by: int | None = None,
 ) -> Op[bool]:
     """Point the key at a fresh session because somebody asked for it. False when there is nothing to leave."""
     if entry.session_id is None:
         return False
     if entry.turn is not None:
-        yield from end_open_turn(entry, "stopped", "withdrawn", why, at, streamed=streamed)
+        yield from end_open_turn(entry, "stopped", "withdrawn", why, at, streamed=streamed, by=by)
     length = yield from release(entry)
     yield from end_session(entry.session_id, "new", length, at)
     yield from open_session(session_id, entry.key, entry.session_id, "", at)
@@ -102,7 +107,9 @@ def stop(asked: Asked) -> Op[str]:
     entry = asked.entry
     if entry.turn is None:
         return words.nothing_to_stop()
-    yield from end_open_turn(entry, "stopped", "withdrawn", "/stop", asked.at, streamed=asked.terms.streamed)
+    yield from end_open_turn(
+        entry, "stopped", "withdrawn", "/stop", asked.at, streamed=asked.terms.streamed, by=asked.number
+    )
     yield from release(entry)
     yield from acknowledge_tail(entry, asked.at)
     return words.stopped((yield from waiting_messages(entry.key)))
@@ -135,7 +142,7 @@ def resume(asked: Asked) -> Op[str]:
         return words.nothing_to_resume()
     if entry.holder is not None:
         return words.busy_resume()
-    was_cut_off = yield from switch_session(entry, target.session_id, at)
+    was_cut_off = yield from switch_session(entry, target.session_id, at, asked.number)
     return words.resumed(target.session_id, bool(was_cut_off)) + command_words.titled(target.title)
 
 
@@ -192,7 +199,7 @@ def about(each: Earlier, now: float) -> str:
     return f"{title}{each.first_words or '(nothing said yet)'} ({age} ago{state})"
 
 
-def switch_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool | None]:
+def switch_session(entry: SessionEntry, session_id: str, at: float, by: int | None = None) -> Op[bool | None]:
     """Point the key at an earlier session of its own: the one left is ended as a switch, the target is reopened.
 
     True when its last task was cut off, None when there is no such session under this key.
@@ -202,7 +209,7 @@ def switch_session(entry: SessionEntry, session_id: str, at: float) -> Op[bool |
         return None
     yield from keep_mark(entry)
     if entry.turn is not None:
-        yield from end_open_turn(entry, "stopped", "withdrawn", "/resume", at)
+        yield from end_open_turn(entry, "stopped", "withdrawn", "/resume", at, by=by)
     length = yield from release(entry)
     yield from end_session(entry.session_id, "switched", length, at)
     yield sql("UPDATE session SET ended_at=NULL, end_reason=NULL WHERE session_id=$1", session_id)

@@ -24,7 +24,7 @@ from everturn.store.operations import (
 from everturn.store.operations.admission import REVOKED, standing
 from everturn.store.operations.command_values import Applied, Asked, Done, Terms
 from everturn.store.operations.entries import lock_or_make_entry, source_of
-from everturn.store.operations.taking_over import ended_at
+from everturn.store.operations.taking_over import ended_by
 from everturn.store.operations.telling import Delivery, events_of, fact, owe, report
 
 DOES: Mapping[str, Callable[[Asked], Op[str] | Op[Done]]] = {
@@ -60,29 +60,31 @@ IN_A_SESSION = frozenset(
 )  # what they change must be what the next message continues
 NO_TERMS = Terms()
 FAILED = "failed"  # why it ended
+END_DEAD = "UPDATE inbox SET state='dead', ended_at=$2, dead_at=$2, why=$3, ended_by=$4 WHERE id=$1"
 
 
 def apply_command(
     number: int, session_id: str, at: float, delivery: Delivery, terms: Terms = NO_TERMS
 ) -> Op[Applied | None]:
-    """Apply a stored command and answer it; None when somebody else did."""
-    rows = yield sql("SELECT key, body, source, accepted_at, ended_at FROM inbox WHERE id=$1/*lock*/", number)
+    """Apply a stored command and answer it; None when somebody else did. `session_id` is made for this run alone."""
+    rows = yield sql("SELECT key, body, source, accepted_at, ended_at, ended_by FROM inbox WHERE id=$1/*lock*/", number)
     if not rows or rows[0][4] is not None:
-        return (yield from _applied_before(number, rows[0][0], rows[0][1], at)) if rows and rows[0][4] == at else None
-    key, body, raw, accepted_at, _ = rows[0]
+        ours = bool(rows) and rows[0][5] == session_id
+        return (yield from _applied_before(number, rows[0][0], rows[0][1])) if ours else None
+    key, body, raw, accepted_at, _, _ = rows[0]
     entry = yield from lock_or_make_entry(key, raw, at)
     command = parse_command(body) or Command("help", "")
     source = source_of(raw) or entry.origin or SessionSource(platform="")
     welcome, terms = yield from _terms_for(source, terms)
     if not welcome:
-        return (yield from _turned_out(number, key, at))
+        return (yield from _turned_out(number, key, session_id, at))
     asked = Asked(
         command=command, entry=entry, number=number, session_id=session_id, at=at, source=source, raw_source=raw,
         accepted_at=accepted_at, terms=terms,
     )  # fmt: skip
     done = yield from _apply(asked)
     text, told = done if isinstance(done, Done) else (done, ())
-    yield sql("UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1", number, at)
+    yield sql("UPDATE inbox SET state='done', ended_at=$2, ended_by=$3 WHERE id=$1", number, at, session_id)
     yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1", key)
     yield from owe(number, key, None, "reply", source, text, at, Delivery(by_event=delivery.by_event), 0)
     ended = (yield sql("SELECT id FROM turn WHERE id=$1 AND state='stopped'", entry.turn)) if entry.turn else []
@@ -90,18 +92,23 @@ def apply_command(
     facts = [fact("turn", at, turn=str(stopped), state="stopped")] if stopped else []
     facts += told
     facts.append(fact("reply", at, turn=None, id=str(number), text=text, to=source.message_id, command=command.name))
-    events = yield from report(key, entry.event_seq, facts if delivery.by_event else [])
+    # The events of a command's end have its number negated: the number itself is that of the event of its arrival.
+    events = yield from report(key, entry.event_seq, facts if delivery.by_event else [], -number)
     return (yield from _applied(number, command, key, stopped, events))
 
 
-def give_up_command(number: int, at: float, delivery: Delivery) -> Op[Applied | None]:
-    """A command that could not be applied becomes a dead letter, and who gave it is told; None when somebody else ended it."""
-    rows = yield sql("SELECT key, body, source, ended_at FROM inbox WHERE id=$1/*lock*/", number)
+def give_up_command(number: int, run: str, at: float, delivery: Delivery) -> Op[Applied | None]:
+    """A command that could not be applied becomes a dead letter, and who gave it is told; None when somebody else ended it.
+    `run` is made for this run alone.
+    """
+    rows = yield sql("SELECT key, body, source, ended_at, ended_by FROM inbox WHERE id=$1/*lock*/", number)
     if not rows or rows[0][3] is not None:
-        again = bool(rows) and rows[0][3] == at
-        return Applied(key=rows[0][0], stopped=None, events=(yield from events_of(rows[0][0], at))) if again else None
-    key, body, raw, _ = rows[0]
-    yield sql("UPDATE inbox SET state='dead', ended_at=$2, dead_at=$2, why=$3 WHERE id=$1", number, at, FAILED)
+        ours = bool(rows) and rows[0][4] == run
+        return (
+            Applied(key=rows[0][0], stopped=None, events=(yield from events_of(rows[0][0], -number))) if ours else None
+        )
+    key, body, raw, _, _ = rows[0]
+    yield sql(END_DEAD, number, at, FAILED, run)
     entry = yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1 RETURNING event_seq", key)
     source, command = source_of(raw), parse_command(body) or Command("help", "")
     if source is None or not entry:
@@ -109,7 +116,7 @@ def give_up_command(number: int, at: float, delivery: Delivery) -> Op[Applied | 
     text = command_words.failed(command.name)
     yield from owe(number, key, None, "reply", source, text, at, Delivery(by_event=delivery.by_event), 0)
     told = fact("reply", at, turn=None, id=str(number), text=text, to=source.message_id, command=command.name)
-    events = yield from report(key, entry[0][0], [told] if delivery.by_event else [])
+    events = yield from report(key, entry[0][0], [told] if delivery.by_event else [], -number)
     return Applied(key=key, stopped=None, events=events)
 
 
@@ -124,9 +131,9 @@ def _terms_for(source: SessionSource, terms: Terms) -> Op[tuple[bool, Terms]]:
     return verdict(admission, source, found) is Verdict.ALLOWED, terms
 
 
-def _turned_out(number: int, key: str, at: float) -> Op[Applied]:
+def _turned_out(number: int, key: str, run: str, at: float) -> Op[Applied]:
     """A command (a button's, too) of somebody who may no longer speak does nothing and is not answered."""
-    yield sql("UPDATE inbox SET state='dead', ended_at=$2, dead_at=$2, why=$3 WHERE id=$1", number, at, REVOKED)
+    yield sql(END_DEAD, number, at, REVOKED, run)
     yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1", key)
     return Applied(key=key, stopped=None, events=())
 
@@ -137,11 +144,11 @@ def _applied(number: int, command: Command, key: str, stopped: int | None, event
     return Applied(key=key, stopped=stopped, events=events, restart=restart, wakes=wakes)
 
 
-def _applied_before(number: int, key: str, body: str, at: float) -> Op[Applied]:
+def _applied_before(number: int, key: str, body: str) -> Op[Applied]:
     """For an operation that runs twice: the turn its first run stopped wrote the last row of the session it left."""
-    stopped = yield from ended_at(key, at)
+    stopped = yield from ended_by(key, number)
     command = parse_command(body) or Command("help", "")
-    events = yield from events_of(key, at)
+    events = yield from events_of(key, -number)
     return (yield from _applied(number, command, key, stopped, events))
 
 

@@ -20,7 +20,7 @@ from everturn.store.operations.beginning import begun_again, start_turn, suspect
 from everturn.store.operations.bringing import write_brought
 from everturn.store.operations.entries import lock_or_make_entry
 from everturn.store.operations.pairing import Knock, knock
-from everturn.store.operations.taking_over import ended_at, take_over
+from everturn.store.operations.taking_over import ended_by, take_over
 from everturn.store.operations.telling import Delivery, Fact, append_events, events_of, fact, report, tell
 from everturn.store.operations.turn_values import Begun, Start, Streamed, Waiting
 
@@ -155,7 +155,7 @@ def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
         yield sql(JOIN_QUEUE, arrival.key, -1, -len(facts))
         return (yield from _known(arrival, start, Outcome.FULL if full else Outcome.DUPLICATE))
     spoke = (yield from _hold(arrival)) if held else False
-    events = (yield from append_events(arrival.key, last - len(facts), facts)) if facts else ()
+    events = (yield from append_events(arrival.key, last - len(facts), facts, arrival.id)) if facts else ()
     accepted = Accepted(outcome=Outcome.ACCEPTED, key=arrival.key, events=events, busy=busy, spoke=spoke)
     return (yield from _take_over(arrival, over, accepted)) if over else accepted
 
@@ -195,11 +195,11 @@ def _busy(arrival: Arrival, chosen: str | None, *, turn_open: bool, others_wait:
 def _take_over(arrival: Arrival, busy: BusyMode, accepted: Accepted) -> Op[Accepted]:
     """The message ends the running turn with its own commit; what is left for it is to be heard soon."""
     entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
-    ended = yield from take_over(entry, busy, arrival.at, arrival.streamed)
+    ended = yield from take_over(entry, busy, arrival.at, arrival.id, arrival.streamed)
     delivery = Delivery(by_event=arrival.by_event)
     text = words.taken_back() if busy is BusyMode.ROLLBACK else words.interrupted()
     told = yield from tell(arrival.id, arrival.key, arrival.source, text, busy, arrival.at, delivery)
-    events = yield from report(arrival.key, entry.event_seq, [ended, *told] if arrival.by_event else [])
+    events = yield from report(arrival.key, entry.event_seq, [ended, *told] if arrival.by_event else [], arrival.id)
     return replace(accepted, busy=BusyMode.STEER, events=accepted.events + events, stopped=entry.turn, spoke=True)
 
 
@@ -233,13 +233,13 @@ def turn_away(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:
         return ()
     entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
     if not (yield _row(arrival, "dead", None)):
-        return (yield from events_of(arrival.key, arrival.at))  # what this operation told when it ran before
+        return (yield from events_of(arrival.key, arrival.id))  # what this operation told when it ran before
     yield sql("UPDATE inbox SET ended_at=$2, dead_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, why)
     if (yield sql(SAYS_SO, arrival.key, text)):
         return ()  # who writes a hundred messages too many is told once, not a hundred times
     delivery = Delivery(by_event=arrival.by_event)
     facts = yield from tell(arrival.id, arrival.key, arrival.source, text, why, arrival.at, delivery)
-    return (yield from report(arrival.key, entry.event_seq, facts))
+    return (yield from report(arrival.key, entry.event_seq, facts, arrival.id))
 
 
 def _known(arrival: Arrival, start: Start | None, otherwise: Outcome) -> Op[Accepted]:
@@ -259,12 +259,11 @@ def _known(arrival: Arrival, start: Start | None, otherwise: Outcome) -> Op[Acce
 
 def _accepted_before(arrival: Arrival, start: Start | None) -> Op[Accepted]:
     """For an operation that runs twice: what its first run said. `start` is the turn that it began, if any."""
-    times = (arrival.at, start.at) if start is not None else (arrival.at,)
-    events = yield from events_of(arrival.key, *times)
+    events = yield from events_of(arrival.key, arrival.id, *(() if start is None else (start.turn,)))
     begun = (yield from begun_again(arrival.key, start)) if start is not None else None
     begun = begun and replace(begun, events=events)
     notice = yield sql("SELECT 1 FROM outbox WHERE id=$1", arrival.id)
-    stopped = (yield from ended_at(arrival.key, arrival.at)) if notice else None
+    stopped = (yield from ended_by(arrival.key, arrival.id)) if notice else None
     return Accepted(
         outcome=Outcome.ACCEPTED, key=arrival.key, begun=begun, events=events, stopped=stopped, spoke=bool(notice)
     )

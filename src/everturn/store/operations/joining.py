@@ -32,13 +32,15 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def join_turn(
-    begun: Begun, isolation: Isolation, at: float, delivery: Delivery, admission: Admission | None = None
+    begun: Begun, number: int, isolation: Isolation, at: float, delivery: Delivery, admission: Admission | None = None
 ) -> Op[Joined]:
-    """Make the messages that steer part of the running turn; `begun.seq` is the last row that its runner has stored."""
+    """Make the messages that steer part of the running turn; `begun.seq` is the last row that its runner has stored, `number`
+    is made by the caller for what watchers are told.
+    """
     waiting = yield from fenced(begun)
     before = [row for row in (yield sql(CLAIMED, begun.key, begun.turn)) if row[0] not in begun.inbox]
     if before:
-        return (yield from _joined_before(begun, before, waiting, isolation, at))
+        return (yield from _joined_before(begun, number, before, waiting, isolation))
     rows = yield sql(WAITING, begun.key, TOGETHER)
     count = steers([row[5] if row[4] == "message" else None for row in rows])
     if not count or (yield from open_calls(begun.turn, begun.session_id)):  # words never part a call from its result
@@ -55,28 +57,25 @@ def join_turn(
         joining[-1].accepted_at,
         joining[-1].raw_source,
     )
-    events = yield from _report(begun, joining, at, delivery)
+    events = yield from _report(begun, number, joining, at, delivery)
     return Joined(begun=replace_waiting(now, waiting), messages=tuple(said), events=events)
 
 
-def _joined_before(begun: Begun, rows: list[Row], waiting: int, isolation: Isolation, at: float) -> Op[Joined]:
+def _joined_before(begun: Begun, number: int, rows: list[Row], waiting: int, isolation: Isolation) -> Op[Joined]:
     """For an operation that runs twice: what its first run added."""
     joined = [_waiting(row, begun) for row in rows]
     said = spoken(begun, joined, isolation)
     now = replace_waiting(with_words(begun, joined), waiting)
-    return Joined(begun=now, messages=tuple(said), events=(yield from events_of(begun.key, at)))
+    return Joined(begun=now, messages=tuple(said), events=(yield from events_of(begun.key, number)))
 
 
-def _report(begun: Begun, joining: list[Waiting], at: float, delivery: Delivery) -> Op[tuple[Event, ...]]:
+def _report(begun: Begun, number: int, joining: list[Waiting], at: float, delivery: Delivery) -> Op[tuple[Event, ...]]:
     if not delivery.by_event:
         return ()
     entry = yield from lock_entry(begun.key)
     ids = [each.source.message_id for each in joining]
-    return (
-        yield from report(
-            begun.key, entry.event_seq if entry else 0, [fact("joined", at, turn=str(begun.turn), ids=ids)]
-        )
-    )
+    told = fact("joined", at, turn=str(begun.turn), ids=ids)
+    return (yield from report(begun.key, entry.event_seq if entry else 0, [told], number))
 
 
 def replace_waiting(begun: Begun, waiting: int) -> Begun:

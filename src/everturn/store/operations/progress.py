@@ -45,8 +45,8 @@ def tell_progress(begun: Begun, progress: Progress, delivery: Delivery) -> Op[tu
     if not delivery.by_event:
         return ()
     said = fact("notice", progress.at, id=str(number), turn=str(begun.turn), text=progress.text, reason=progress.reason)
-    before = tuple(event for event in (yield from events_of(begun.key, progress.at)) if event.data == said[1])
-    return before or (yield from report(begun.key, entry.event_seq, [said]))
+    before = yield from events_of(begun.key, progress.id)
+    return before or (yield from report(begun.key, entry.event_seq, [said], progress.id))
 
 
 def _statement(delivery: Delivery) -> str:

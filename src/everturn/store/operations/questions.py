@@ -64,13 +64,13 @@ def tell_held(key: str, notice: int, at: float, delivery: Delivery) -> Op[tuple[
     question = (yield from question_of(entry.turn)) if entry is not None else None
     rows = (yield from waiting_rows(key)) if question is not None else []
     if entry is None or question is None or question.id is None or not untold(rows, question):
-        return (yield from events_of(key, at))  # what this operation told when it ran before
+        return (yield from events_of(key, notice))  # what this operation told when it ran before
     held = [row for row in rows if row[9] is None and _since(row, question)]
     for row in held:
         yield sql("UPDATE inbox SET why=$2 WHERE id=$1 AND state='waiting'", row[0], HELD)
     source = source_of(held[-1][2]) or entry.origin
     facts = yield from tell(notice, key, source, approval_words.held(question.tool), HELD, at, delivery)
-    return (yield from report(key, entry.event_seq, facts))
+    return (yield from report(key, entry.event_seq, facts, notice))
 
 
 def answered_keys() -> Op[list[str]]:

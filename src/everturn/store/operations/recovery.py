@@ -104,7 +104,7 @@ def cut_off(turn: int, key: str, verdict: Verdict, cause: Interruption, delivery
         return (yield from _suspend(entry, turn, cause, delivery))
     yield from _interrupt(entry, turn, verdict, cause)
     facts = [fact("turn", cause.now, turn=str(turn), state="interrupted")] if delivery.by_event else []
-    events = yield from report(key, entry.event_seq, facts)
+    events = yield from report(key, entry.event_seq, facts, None)
     return Recovered(key=key, verdict=verdict, events=events)
 
 
@@ -152,7 +152,7 @@ def _suspend(entry: SessionEntry, turn: int, cause: Interruption, delivery: Deli
     )
     if delivery.by_event:
         facts = [*facts, fact("turn", cause.now, turn=str(turn), state="suspended")]
-    events = yield from report(entry.key, entry.event_seq, facts)
+    events = yield from report(entry.key, entry.event_seq, facts, None)
     return Recovered(key=entry.key, verdict=Verdict.SUSPEND, events=events)
 
 
@@ -189,7 +189,7 @@ def quarantine(
     facts = yield from tell(notice, key, entry.origin, words.DAMAGED, "suspended", at, delivery, turn)
     if delivery.by_event and turn is not None:
         facts = [*facts, fact("turn", at, turn=str(turn), state="suspended")]
-    events = yield from report(key, entry.event_seq, facts)
+    events = yield from report(key, entry.event_seq, facts, None)
     return Recovered(key=key, verdict=Verdict.SUSPEND, events=events)
 
 
@@ -265,7 +265,7 @@ def tell_too_old(turn: int, key: str, start: Start) -> Op[tuple[Event, ...]]:
         "UPDATE turn SET told_at=$2 WHERE id=$1 AND state='interrupted' AND told_at IS NULL RETURNING id", turn, now
     )
     if entry is None or not told:
-        return (yield from events_of(key, now))  # what this operation told when it ran before
+        return (yield from events_of(key, start.notice))  # what this operation told when it ran before
     text = words.too_old(isinstance(choose(entry, now, start.policy, start.fresh_s), Reset))
     facts = yield from tell(start.notice, key, entry.origin, text, "resume_too_old", now, delivery, turn)
-    return (yield from report(key, entry.event_seq, facts))
+    return (yield from report(key, entry.event_seq, facts, start.notice))

@@ -62,7 +62,7 @@ def post(letter: Letter) -> Op[Posted | None]:
         letter.delivery, letter.instance, letter.file,
     )  # fmt: skip
     facts = [fact("notice", letter.at, text=letter.text, reason="sent")] if letter.delivery.by_event else []
-    return Posted((yield from report(letter.to_key, target.event_seq, facts)) if target else (), reply)
+    return Posted((yield from report(letter.to_key, target.event_seq, facts, letter.number)) if target else (), reply)
 
 
 def was_posted(turn: int, call_id: str) -> Op[bool]:
@@ -81,7 +81,7 @@ def give_up_file(reply: Reply, at: float, why: str, notice: int, text: str) -> O
 
 def _posted_before(letter: Letter) -> Op[Posted]:
     """Either this very operation ran before, and says the same; or an earlier life's did, and recovery sends it."""
-    events = yield from events_of(letter.to_key, letter.at)
+    events = yield from events_of(letter.to_key, letter.number)
     return Posted(events, (yield from sent_at_once(letter.number, letter.instance)))
 
 

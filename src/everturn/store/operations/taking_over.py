@@ -24,11 +24,13 @@ REMEMBERED = 5  # turns taken back in a row whose effects the next one is told
 _encode = msgspec.json.Encoder().encode
 
 
-def take_over(entry: SessionEntry, busy: BusyMode, at: float, streamed: Streamed | None = None) -> Op[Fact]:
-    """End the key's open turn and let go of the key; late writers lose their fence. The fact that watchers are told."""
+def take_over(entry: SessionEntry, busy: BusyMode, at: float, by: int, streamed: Streamed | None = None) -> Op[Fact]:
+    """End the key's open turn and let go of the key; late writers lose their fence. The fact that watchers are told. `by` is
+    the message, or the next turn, that ends it.
+    """
     state = "rolled_back" if busy is BusyMode.ROLLBACK else "stopped"
     why = "rolled back" if busy is BusyMode.ROLLBACK else "interrupted"
-    yield from end_open_turn(entry, state, "withdrawn", why, at, streamed=streamed)
+    yield from end_open_turn(entry, state, "withdrawn", why, at, streamed=streamed, by=by)
     if busy is BusyMode.ROLLBACK:
         yield from take_back(entry, [entry.turn or 0])
         yield from release(entry)
@@ -89,14 +91,14 @@ def undone(entry: SessionEntry) -> Op[list[Undone]]:
     return found
 
 
-def ended_at(key: str, at: float) -> Op[int | None]:
+def ended_by(key: str, number: int) -> Op[int | None]:
     """For an operation that runs twice: the turn its first run ended wrote the last row of the session it left."""
     rows = yield sql(
-        "SELECT t.id FROM entry e JOIN turn t ON t.state IN ('stopped','rolled_back') AND t.ended_at=$2 AND t.id IN"
+        "SELECT t.id FROM entry e JOIN turn t ON t.state IN ('stopped','rolled_back') AND t.ended_by=$2 AND t.id IN"
         " ((SELECT m.turn FROM message m WHERE m.session_id=e.session_id ORDER BY m.seq DESC LIMIT 1),"
         "  (SELECT m.turn FROM message m WHERE m.session_id=e.previous_session_id ORDER BY m.seq DESC LIMIT 1))"
         " WHERE e.key=$1",
         key,
-        at,
+        number,
     )
     return int(rows[0][0]) if rows else None

@@ -9,8 +9,8 @@ from everturn.store.interface import Op, sql
 from everturn.store.operations.entries import lock_entry, source_of, write_source
 
 _encode = msgspec.json.Encoder().encode
-EVENT = "INSERT INTO event (key, seq, kind, data, at) VALUES ($1, $2, $3, $4, $5)"
-EVENTS_2 = EVENT + ", ($1, $6, $7, $8, $9)"
+EVENT = "INSERT INTO event (key, operation, seq, kind, data, at) VALUES ($1, $2, $3, $4, $5, $6)"
+EVENTS_2 = EVENT + ", ($1, $2, $7, $8, $9, $10)"
 # Replies leave in the order of `created_at`: nothing gets before what is owed already, in the same moment or under a clock that
 # was set back.
 LATEST = "(SELECT max(created_at) FROM outbox WHERE key=$2 AND ended_at IS NULL)"
@@ -41,15 +41,17 @@ def fact(kind: str, at: float, **data: object) -> Fact:
     return kind, _encode(data).decode(), at
 
 
-def append_events(key: str, last: int, facts: list[Fact]) -> Op[tuple[Event, ...]]:
-    """Store facts under the entry's lock; the caller has moved event_seq past them, `last` is where it stood."""
+def append_events(key: str, last: int, facts: list[Fact], operation: int | None) -> Op[tuple[Event, ...]]:
+    """Store facts under the entry's lock; the caller has moved event_seq past them, `last` is where it stood. By the number of
+    the operation its second run finds them; None where a second run tells nothing.
+    """
     events = tuple(Event(last + n, *each) for n, each in enumerate(facts, 1))
     if len(events) == 2:
         one, two = events
-        yield sql(EVENTS_2, key, one.seq, one.kind, one.data, one.at, two.seq, two.kind, two.data, two.at)
+        yield sql(EVENTS_2, key, operation, one.seq, one.kind, one.data, one.at, two.seq, two.kind, two.data, two.at)
         return events
     for event in events:
-        yield sql(EVENT, key, event.seq, event.kind, event.data, event.at)
+        yield sql(EVENT, key, operation, event.seq, event.kind, event.data, event.at)
     return events
 
 
@@ -115,20 +117,20 @@ def tell(
     return [fact("notice", at, text=text, reason=reason)] if delivery.by_event else []
 
 
-def report(key: str, last: int, facts: list[Fact]) -> Op[tuple[Event, ...]]:
+def report(key: str, last: int, facts: list[Fact], operation: int | None) -> Op[tuple[Event, ...]]:
     """Move the key's event number and store the facts; the entry is locked by the caller."""
     if not facts:
         return ()
     yield sql("UPDATE entry SET event_seq=$2 WHERE key=$1", key, last + len(facts))
-    return (yield from append_events(key, last, facts))
+    return (yield from append_events(key, last, facts, operation))
 
 
-def events_of(key: str, *times: float) -> Op[tuple[Event, ...]]:
-    """For an operation that runs twice: the events its first run stored, the key's newest with its times."""
+def events_of(key: str, *operations: int) -> Op[tuple[Event, ...]]:
+    """For an operation that runs twice: the events its first run stored, the key's newest with its numbers."""
     rows = yield sql(
-        "SELECT seq, kind, data, at FROM event WHERE key=$1 ORDER BY seq DESC LIMIT $2", key, EVENTS_AT_ONCE
+        "SELECT seq, kind, data, at, operation FROM event WHERE key=$1 ORDER BY seq DESC LIMIT $2", key, EVENTS_AT_ONCE
     )
-    return tuple(Event(*row) for row in reversed(rows) if row[3] in times)
+    return tuple(Event(*row[:4]) for row in reversed(rows) if row[4] in operations)
 
 
 def events_after(key: str, after: int, limit: int) -> Op[list[Event]]:
@@ -166,6 +168,6 @@ def tell_key(
     if entry is None or (turn is not None and entry.turn != turn):
         return ()
     if (yield sql("SELECT 1 FROM outbox WHERE id=$1", number)):
-        return (yield from events_of(key, at))  # this operation ran before
+        return (yield from events_of(key, number))  # this operation ran before
     facts = yield from tell(number, key, source, text, reason, at, delivery)
-    return (yield from report(key, entry.event_seq, facts))
+    return (yield from report(key, entry.event_seq, facts, number))

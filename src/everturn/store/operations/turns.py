@@ -206,7 +206,7 @@ def finish(
         RELEASE_KEY if cut is None else RELEASE_AFTER_CUT, begun.key, begun.fence, begun.turn, answer.seq, len(facts)
     )
     if not rows:
-        return (yield from _finished_before(begun, at, instance))
+        return (yield from _finished_before(begun, instance))
     yield written(begun, answer)
     why = None if cut is None else "cut"
     yield sql(
@@ -219,7 +219,7 @@ def finish(
     if usage.requests:
         yield from count_usage(begun, usage)
     reply = yield from owe_answer(begun, shown if bubble is None else bubble, at, delivery, instance, grew=grew)
-    events = (yield from append_events(begun.key, rows[0][0] - len(facts), facts)) if facts else ()
+    events = (yield from append_events(begun.key, rows[0][0] - len(facts), facts, begun.fence)) if facts else ()
     return Finished(events=events, reply=reply, more=rows[0][1] > 0)
 
 
@@ -232,12 +232,12 @@ def _answer_facts(begun: Begun, answer: Message, shown: str) -> list[Fact]:
     ]
 
 
-def _finished_before(begun: Begun, at: float, instance: int) -> Op[Finished]:
+def _finished_before(begun: Begun, instance: int) -> Op[Finished]:
     """Either this operation ran before (its commit's outcome was unknown), or the key has another owner."""
     rows = yield sql("SELECT state, attempt FROM turn WHERE id=$1", begun.turn)
     if not rows or rows[0] != ("answered", begun.attempt):
         raise _lost(begun.key, begun.turn)
-    events = yield from events_of(begun.key, at)
+    events = yield from events_of(begun.key, begun.fence)
     reply = yield from sent_at_once(begun.turn, instance)
     more = yield sql(WAITING, begun.key, 1)
     return Finished(events=events, reply=reply, more=bool(more))
@@ -250,15 +250,10 @@ def fail(begun: Begun, why: str, text: str, at: float, delivery: Delivery) -> Op
     """
     entry = yield from lock_entry(begun.key)
     if entry is None or entry.fence != begun.fence or entry.turn != begun.turn:
-        return (yield from _failed_before(begun, at))
+        return (yield from events_of(begun.key, begun.fence))  # what this operation told when it ran before
     yield from end_open_turn(entry, "failed", "dead", why, at, text)
     yield from release(entry)
     facts = yield from tell(begun.turn, begun.key, begun.source, text, "failed", at, delivery, begun.turn)
     if delivery.by_event:
         facts = [*facts, fact("turn", at, turn=str(begun.turn), state="failed", attempt=begun.attempt)]
-    return (yield from report(begun.key, entry.event_seq, facts))
-
-
-def _failed_before(begun: Begun, at: float) -> Op[tuple[Event, ...]]:
-    rows = yield sql("SELECT state, ended_at FROM turn WHERE id=$1", begun.turn)
-    return (yield from events_of(begun.key, at)) if rows == [("failed", at)] else ()
+    return (yield from report(begun.key, entry.event_seq, facts, begun.fence))

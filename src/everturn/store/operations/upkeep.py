@@ -48,12 +48,12 @@ def idle_entries(after: str, limit: int) -> Op[list[SessionEntry]]:
     return [entry_of(row) for row in rows]
 
 
-def expire(key: str, active_at: float, reason: str, at: float) -> Op[bool]:
+def expire(key: str, fence: int, reason: str, at: float) -> Op[bool]:
     """End an expired session without waiting for a message; refused when anything moved since it was looked at."""
     entry = yield from lock_entry(key)
     if entry is None or entry.session_id is None or entry.turn is not None:
         return False
-    if entry.expired or entry.active_at != active_at:
+    if entry.expired or entry.fence != fence:
         return False
     if (yield sql("SELECT 1 FROM inbox WHERE key=$1 AND ended_at IS NULL LIMIT 1", key)):
         return False
