@@ -398,5 +398,5 @@ def test_a_statement_is_prepared_once_whatever_is_bound(path: Path) -> None:
         for number in range(3):
             before = len(asked)
             reply = (number, "key", 1, "reply", "fake", "{}", "text", "owed", 1.0 + number, *[None] * 5)
-            db.execute(texts[REPLY], reply).fetchall()
+            db.execute(texts[REPLY][0], reply).fetchall()
     assert len(asked) == before > 0

@@ -133,8 +133,10 @@ def stated(before: str, text: str, look: Look = PLAIN) -> str:
 
 def whole(before: str, answer: str, look: Look = PLAIN) -> str:
     """What is shown of a turn in the end. An answer that says nothing takes back what was said before it."""
+    if not before:
+        return answer
     said = visible(answer, finished=True, look=look)
-    return together(before, said) if before and said else answer
+    return together(before, said) if said else answer
 
 
 def said_before(rows: Sequence[Message], asked: Collection[str], look: Look = PLAIN) -> str:

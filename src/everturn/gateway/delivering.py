@@ -67,7 +67,9 @@ class Delivering:
         for place in range(len(out), len(pieces)):
             key, piece = f"{reply.id}-{place}", pieces[place]
             points.reached("send.before")
-            number = await _look(platform, reply, key, piece) if place == len(reply.sent_parts) else None
+            number = None
+            if reply.look and place == len(reply.sent_parts) and isinstance(platform, CanReadBack):
+                number = await platform.find(reply.source, key, piece)  # it may be out since the send that was cut off
             last = place + 1 == len(pieces)
             to = answering(reply.source, look, place)
             if number is None and place == 0 and reply.file is not None and isinstance(platform, CanSendFiles):
@@ -161,10 +163,3 @@ def _choices(reply: Reply) -> list[Choice]:
         case _:
             return []
     return [Choice(label, command) for label, command in shown]
-
-
-async def _look(platform: object, reply: Reply, key: str, piece: str) -> str | None:
-    """Whether the part that was being sent when we were cut off is out already."""
-    if reply.look and isinstance(platform, CanReadBack):
-        return await platform.find(reply.source, key, piece)
-    return None

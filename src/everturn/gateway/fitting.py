@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from operator import is_
 from typing import TypeVar
 
@@ -23,9 +22,11 @@ def storable_message(inbound: Inbound) -> Inbound:
     """The message without what a database can not keep; almost always the message itself. JSON can not hold half a pair either,
     nor a number that is too large, and writes a zero character out, so that one look at all of it is enough.
     """
-    with contextlib.suppress(UnicodeEncodeError, OverflowError):
+    try:
         if ZERO not in _json(inbound) and (inbound.edition or 0) < MOST_NUMBER:
             return inbound
+    except (UnicodeEncodeError, OverflowError):
+        pass
     inbound = _cleaned(inbound)
     source, files = _cleaned(inbound.source), tuple(_cleaned(each) for each in inbound.attachments)
     same = source is inbound.source and all(map(is_, files, inbound.attachments))

@@ -111,11 +111,13 @@ class JournaledTurn:
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
         """Say that a model is about to be called; with limits, what it may use is counted first."""
         self._attempt.asks()
-        if plan.requests and self._parts.settings.limits.any():
-            future = self._store.run(calling_with_plan, self._attempt.begun, _counted(self._attempt, plan))
-        elif self._attempt.marked and not plan.requests:
+        if self._attempt.marked and not plan.requests:  # stored already, and there is nothing to count
+            points.reached("turn.calling")
             future = asyncio.get_running_loop().create_future()
             future.set_result(None)
+            return future
+        if plan.requests and self._parts.settings.limits.any():
+            future = self._store.run(calling_with_plan, self._attempt.begun, _counted(self._attempt, plan))
         else:  # a call that is paid for is stored each time, so that it is counted if it is cut off
             future = self._store.run(calling, self._attempt.begun, plan)
         future.add_done_callback(partial(_called, self._attempt))

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Any
 
 import apsw
@@ -42,6 +43,8 @@ SPARE_PAGES = 1024  # free pages the file may keep
 VACUUM_PAGES = 512  # pages given back at once: no operation waits long for it
 KEPT_TEXTS = 4096
 PARAMETER = re.compile(r"'[^']*'|\$(\d+)")  # what is quoted stays as it is
+WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
+RETURNS = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 
 log = structlog.get_logger()
 
@@ -427,21 +430,27 @@ class Reader(Thread):
         return future, result, None
 
 
-class Texts(dict[str, str]):
-    """Our `$1` as SQLite's `?1`, which binds by position; each text is translated once."""
+class Gives(Enum):
+    """What comes back of a statement."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.counted: set[str] = set()  # those that say how many rows they wrote, which costs less than RETURNING
+    ROWS = auto()
+    COUNT = auto()  # a row for each that was written, without RETURNING, which costs more
+    NOTHING = auto()
 
-    def __missing__(self, text: str) -> str:
+
+class Texts(dict[str, tuple[str, Gives]]):
+    """Our `$1` as SQLite's `?1`, which binds by position, and what the statement gives; each text is looked at once."""
+
+    def __missing__(self, text: str) -> tuple[str, Gives]:
         if len(self) >= KEPT_TEXTS:
             self.clear()
-            self.counted.clear()
+        native = PARAMETER.sub(lambda found: f"?{found[1]}" if found[1] else found[0], text)
         if text.endswith("/*did*/"):
-            self.counted.add(text)
-        native = self[text] = PARAMETER.sub(lambda found: f"?{found[1]}" if found[1] else found[0], text)
-        return native
+            gives = Gives.COUNT
+        else:
+            gives = Gives.NOTHING if WRITES.match(text) and not RETURNS.search(text) else Gives.ROWS
+        known = self[text] = native, gives
+        return known
 
 
 texts = Texts()
@@ -449,13 +458,19 @@ texts = Texts()
 
 def drive(operation: Op[Any], execute: Execute) -> Any:
     """Run an operation's statements until it returns."""
-    send, counted = operation.send, texts.counted
+    send = operation.send
+    rows: Any = None  # a generator starts with None
     try:
-        text, args = send(None)  # type: ignore[arg-type]  # a generator starts with None
         while True:
-            cursor = execute(texts[text], args)
-            rows = cursor.fetchall()
-            text, args = send([()] * cursor.connection.changes() if text in counted else rows)
+            text, args = send(rows)
+            native, gives = texts[text]
+            cursor = execute(native, args)
+            if gives is Gives.ROWS:
+                rows = cursor.fetchall()
+            elif gives is Gives.NOTHING:
+                rows = []
+            else:
+                rows = [()] * cursor.connection.changes()
     except StopIteration as end:
         return end.value
 

@@ -209,6 +209,7 @@ def start_turn(entry: SessionEntry, rows: Sequence[Waiting], start: Start, facts
         model=entry.model,
         spoke=spoke,
         called=start.counts,
+        waiting=_behind(entry, rows),
     )
     yield sql(
         ADD_TURN,
@@ -224,10 +225,14 @@ def start_turn(entry: SessionEntry, rows: Sequence[Waiting], start: Start, facts
     return (yield from _take(entry, begun, rows, start, facts))
 
 
+def _behind(entry: SessionEntry, rows: Sequence[Waiting]) -> int:
+    """How many messages and commands still wait when these are part of the turn."""
+    return entry.waiting - len([each for each in rows if each.stored])
+
+
 def _take(entry: SessionEntry, begun: Begun, rows: Sequence[Waiting], start: Start, facts: list[Fact]) -> Op[Begun]:
     """Store the user's words and make the key ours."""
     begun, _ = yield from add_words(begun, rows, start.isolation)
-    begun = replace(begun, waiting=entry.waiting - sum(each.stored for each in rows))
     return (yield from _hold(entry, begun, rows, start, facts))
 
 
@@ -316,7 +321,7 @@ def _resume(entry: SessionEntry, joining: Sequence[Waiting], start: Start, facts
     )
     attempt, session_id, first_seq = rows[0]
     begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
-    begun = replace(begun, fence=entry.fence + 1, called=start.counts)
+    begun = replace(begun, fence=entry.fence + 1, called=start.counts, waiting=_behind(entry, joining))
     if not joining:
         return (yield from _hold(entry, begun, (), start, facts))
     return (yield from _take(entry, begun, joining, start, facts))
