@@ -33,14 +33,14 @@ FIGURES = (
     "telegram",
     "matrix",
 )
-OTHERS = ("profile",)  # by name only
+OTHERS = ("profile", "reach")  # by name only
 
 
 def main(names: list[str]) -> int:
     """Measure, print, keep."""
     unknown = set(names) - {*FIGURES, *OTHERS}
     if unknown:
-        say(f"there is no figure {', '.join(sorted(unknown))}; there are: {', '.join(FIGURES)}")
+        say(f"there is no figure {', '.join(sorted(unknown))}; there are: {', '.join((*FIGURES, *OTHERS))}")
         return 2
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     tune_interpreter()

@@ -73,3 +73,13 @@ def commits(samples: Sequence[Sample]) -> float:
 def median_ratio(ours: Sequence[Sample], others: Sequence[Sample]) -> float:
     """The median of the ratios of neighbours in time: what slows the machine down for a while drops out."""
     return statistics.median(a.per_second / b.per_second for a, b in zip(ours, others, strict=True))
+
+
+def cpu_ratios(ours: Sequence[Sample], others: Sequence[Sample]) -> list[float]:
+    """The processor time of one of ours in that of one of the others, of neighbours in time."""
+    return [(a.cpu_s / a.done) / (b.cpu_s / b.done) for a, b in zip(ours, others, strict=True)]
+
+
+def median_cpu_ratio(ours: Sequence[Sample], others: Sequence[Sample]) -> float:
+    """The median of those: the same processor is slower in one second than in the next."""
+    return statistics.median(cpu_ratios(ours, others))

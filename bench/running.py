@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -28,6 +29,7 @@ from everturn.testing import FakePlatform, ScriptedAgent, open_to_all
 
 WORDS = "please look at this for me"
 SETTINGS = Settings(running_turns=256)
+STANDSTILL_S = 30.0
 KeyOf = Callable[[tuple[Any, ...]], str]
 
 
@@ -122,8 +124,13 @@ class Running:
         return Sample(sample.done, sample.seconds, sample.cpu_s, self.store.commits - before)
 
     async def idle(self) -> None:
-        """Wait until nothing that was accepted is open any more."""
-        while (await self.store.read(figures))["inbox"]:  # noqa: ASYNC110  only the database knows
+        """Wait until nothing that was accepted is open any more. Raises TimeoutError when nothing of it ends for a while."""
+        left, seen_at = None, time.monotonic()
+        while now := (await self.store.read(figures))["inbox"]:
+            if now != left:
+                left, seen_at = now, time.monotonic()
+            if time.monotonic() > seen_at + STANDSTILL_S:
+                raise TimeoutError(f"{now} accepted messages are open, and none of them ended in {STANDSTILL_S:.0f} s")
             await asyncio.sleep(0.05)
 
     async def abandon(self) -> None:
