@@ -1,22 +1,16 @@
 """The whole, from a file: a real gateway process with a scripted model, tools, routes, rights and a person's yes."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from everturn.testing_model import ModelServer, ScriptedModel
 from tests.cli.outside import answered, ended, post, state_of
 from tests.cli.program import GatewayProgram, everturn
+from tests.cli.scripted import KEY, scripted
 from tests.house import ROOT
 from tests.waiting import poll
 
-KEY = "k3y-of-the-tests"
 SETTINGS = """
-[agent]
-model = "openai:scripted"
-base_url = "URL"
-api_key_env = "THE_KEY"
 [agents.echo]
 command = ["PYTHON", "EXAMPLE"]
 [[routes]]
@@ -30,28 +24,19 @@ enabled = true
 
 
 async def test_a_file_composes_models_tools_agents_and_approvals(tmp_path: Path) -> None:
-    async with ModelServer(ScriptedModel(key=KEY)) as server:
-        write_settings(tmp_path, server.base_url)
-        with GatewayProgram(tmp_path, EVERTURN_AGENT_KIND="auto", THE_KEY=KEY) as gateway:
-            gateway.ready()
-            assert await answered(tmp_path, "ann", "1", "say hello") == "hello"
-            write = 'use write_file {"path": "a.txt", "content": "kept"}'
-            await answered(tmp_path, "ann", "2", write)
-            assert (tmp_path / "workspace" / "a.txt").read_text() == "kept"
-            assert await answered(tmp_path, "letters", "3", "hello") == "You wrote 5 letters."
-            post(tmp_path, "ann", "4", 'use run_command {"command": "echo done > b.txt"}')
-            await poll(lambda: state_of(tmp_path, "4") == "waiting", seen=lambda: gateway.output)
-            assert not (tmp_path / "workspace" / "b.txt").exists()
-            post(tmp_path, "ann", "5", "/approve")
-            await poll(lambda: ended(tmp_path, "4") == "answered", seen=lambda: gateway.output)
-            assert (tmp_path / "workspace" / "b.txt").read_text() == "done\n"
-        assert KEY not in gateway.output
-
-
-def write_settings(home: Path, url: str) -> None:
-    example = str(ROOT / "examples" / "process_agent.py")
-    text = SETTINGS.replace("URL", url).replace("PYTHON", sys.executable).replace("EXAMPLE", example)
-    (home / "everturn.toml").write_text(text)
+    async with scripted(tmp_path, SETTINGS, "process_agent.py") as gateway:
+        assert await answered(tmp_path, "ann", "1", "say hello") == "hello"
+        write = 'use write_file {"path": "a.txt", "content": "kept"}'
+        await answered(tmp_path, "ann", "2", write)
+        assert (tmp_path / "workspace" / "a.txt").read_text() == "kept"
+        assert await answered(tmp_path, "letters", "3", "hello") == "You wrote 5 letters."
+        post(tmp_path, "ann", "4", 'use run_command {"command": "echo done > b.txt"}')
+        await poll(lambda: state_of(tmp_path, "4") == "waiting", seen=lambda: gateway.output)
+        assert not (tmp_path / "workspace" / "b.txt").exists()
+        post(tmp_path, "ann", "5", "/approve")
+        await poll(lambda: ended(tmp_path, "4") == "answered", seen=lambda: gateway.output)
+        assert (tmp_path / "workspace" / "b.txt").read_text() == "done\n"
+    assert KEY not in gateway.output
 
 
 @pytest.mark.parametrize(

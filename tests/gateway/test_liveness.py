@@ -32,6 +32,11 @@ class Pair:
     first: World
     other: World
 
+    async def answered(self, where: FakePlatform) -> None:
+        """Let the turn go on; its answer is seen there."""
+        self.agent.release()
+        await told(where, "one", "answer")
+
 
 @asynccontextmanager
 async def a_pair(url: str, settings: Settings = PLAIN, ahead_s: float = 0.0) -> AsyncIterator[Pair]:
@@ -72,8 +77,7 @@ async def test_an_instance_whose_lock_is_free_for_a_moment_goes_on(database_url:
         await pair.first.store.hold(number)
         await swept(pair.other)
         assert len(pair.agent.attempts) == 1
-        pair.agent.release()
-        await told(pair.platform, "one", "answer")
+        await pair.answered(pair.platform)
 
 
 async def test_an_instance_that_still_beats_is_not_dead_without_its_lock(database_url: str) -> None:
@@ -103,8 +107,7 @@ async def test_clocks_that_differ_kill_nobody(database_url: str) -> None:
     async with a_pair(database_url, ahead_s=300.0) as pair:
         await swept(pair.other)
         assert len(pair.agent.attempts) == 1
-        pair.agent.release()
-        await told(pair.platform, "one", "answer")
+        await pair.answered(pair.platform)
 
 
 async def test_an_instance_that_stands_still_is_taken_over(database_url: str) -> None:
@@ -113,8 +116,7 @@ async def test_an_instance_that_stands_still_is_taken_over(database_url: str) ->
         await pair.first.store.run(age, pair.first.gateway.parts.instance, 61.0)
         await swept(pair.other)
         await pair.agent.until(lambda: len(pair.agent.attempts) == 2)
-        pair.agent.release()
-        await told(pair.elsewhere, "one", "answer")
+        await pair.answered(pair.elsewhere)
         await pair.first.abandon()
     assert pair.platform.texts("one") == []
 
@@ -130,8 +132,7 @@ async def test_an_instance_that_finds_itself_closed_stops_its_turns_at_once(data
         await pair.agent.until(lambda: not pair.agent.holding)
         await pair.other.gateway.recovery.sweep()
         await pair.agent.held("hold")
-        pair.agent.release()
-        await told(pair.elsewhere, "one", "answer")
+        await pair.answered(pair.elsewhere)
         await pair.first.abandon()
     assert [each.number for each in pair.agent.attempts] == [1, 2]
 
@@ -156,8 +157,7 @@ async def test_a_replica_goes_on_with_the_turn_that_a_planned_stop_cut_off(datab
         assert await pair.first.stop("stop") is False
         await pair.other.gateway.recovery.sweep()
         await pair.agent.held("hold")
-        pair.agent.release()
-        await told(pair.elsewhere, "one", "answer")
+        await pair.answered(pair.elsewhere)
 
 
 async def test_a_replica_answers_what_a_planned_stop_left_waiting(database_url: str) -> None:
