@@ -22,6 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from everturn.http_client import HttpClient
 from everturn.testing_serving import Listening, broken_off
 from everturn.testing_waiting import WAIT_S, within
 
@@ -106,7 +107,7 @@ class MatrixProxy:
         self.delivered = Delivered()
         self._homeserver = homeserver
         self._listening = Listening(port)
-        self._client: httpx2.AsyncClient | None = None
+        self._client: HttpClient | None = None
         self._changed = asyncio.Event()
         self._hanging: set[asyncio.Future[bool]] = set()
 
@@ -125,7 +126,7 @@ class MatrixProxy:
     async def open(self) -> None:
         """Listen, on the same port as before."""
         limits = httpx2.Limits(max_connections=None)
-        self._client = httpx2.AsyncClient(
+        self._client = HttpClient(
             base_url=self._homeserver,
             timeout=None,
             limits=limits,

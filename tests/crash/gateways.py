@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
+import httpx2
 
 from everturn.home import Home, holder
+from everturn.http_client import HttpClient
 from tests.history import Seen
 from tests.waiting import WAIT_S, Changes, within
 
@@ -51,8 +52,7 @@ class Told:
     body: dict[str, Any]
 
 
-# Nobody listens, or not to the end. (anyio asks a connection that was cut off at once for the socket that it had: AttributeError.)
-CUT_OFF = (httpx.TransportError, FileNotFoundError, AttributeError)
+CUT_OFF = (httpx2.TransportError, FileNotFoundError)  # nobody listens, or not to the end
 
 
 class Lives:
@@ -208,7 +208,7 @@ class Gateway(Lives):
         seen: Path | None = None,
     ) -> None:
         super().__init__(home, *arguments, settings=settings, prefix=prefix, seen=seen)
-        self._http = httpx.AsyncClient(trust_env=False, verify=False, timeout=WAIT_S, limits=httpx.Limits())
+        self._http = HttpClient(trust_env=False, verify=False, timeout=WAIT_S, limits=httpx2.Limits())
 
     async def __aexit__(self, *_: object) -> None:
         await super().__aexit__()
@@ -269,10 +269,10 @@ class Gateway(Lives):
         """The events of a chat as they come, until the connection ends; then TransportError, or just the end."""
         headers = self._headers() | {"Last-Event-ID": str(after)} if after else self._headers()
         address = self._address(f"/api/chats/{chat}/events?after=0")
-        patience = httpx.Timeout(WAIT_S, read=4 * WAIT_S)  # nothing may be said for a while
+        patience = httpx2.Timeout(WAIT_S, read=4 * WAIT_S)  # nothing may be said for a while
         async with self._http.stream("GET", address, headers=headers, timeout=patience) as answer:
             if answer.status_code != 200:
-                raise httpx.ConnectError(f"events are answered with {answer.status_code}")
+                raise httpx2.ConnectError(f"events are answered with {answer.status_code}")
             yield _events(answer.aiter_lines())
 
     async def reply(self, chat: str, message_id: str) -> str:
@@ -296,7 +296,7 @@ class Gateway(Lives):
 
     def _address(self, path: str) -> str:
         if self.url is None:
-            raise httpx.ConnectError("it does not listen yet")
+            raise httpx2.ConnectError("it does not listen yet")
         return self.url + path
 
     def _headers(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.wire import Malformed
 from everturn.clock import Clock
 from everturn.errors import Unanswerable
+from everturn.http_client import HttpClient
 
 CONNECT_S = 10.0
 MOST_CONNECTIONS = 1_000
@@ -28,7 +29,7 @@ class EndpointAgent:
         self._url = url
         self._settings = settings
         # How long the agent may be silent is counted by the gateway's clock, not here.
-        self._client = httpx2.AsyncClient(
+        self._client = HttpClient(
             headers=headers,
             timeout=httpx2.Timeout(None, connect=CONNECT_S, pool=None),
             limits=httpx2.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=20),
@@ -50,7 +51,7 @@ class EndpointAgent:
 class _Endpoint:
     """The endpoint for one attempt; it has nothing to drop or leave, each request is a connection's own."""
 
-    def __init__(self, client: httpx2.AsyncClient, url: str, line_bytes: int) -> None:
+    def __init__(self, client: HttpClient, url: str, line_bytes: int) -> None:
         self._client = client
         self._url = url
         self._line_bytes = line_bytes

@@ -18,6 +18,7 @@ from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.agent.tools.html_text import text_of
 from everturn.agent.tools.limits import within
 from everturn.clock import Clock
+from everturn.http_client import HttpClient
 from everturn.model import Effect
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -140,7 +141,7 @@ class Fetch:
         if self._trusted is None:  # reading the certificates takes a while
             self._trusted = await asyncio.to_thread(httpx2.create_ssl_context, trust_env=False)
         transport = CheckedTransport(self._trusted, self._settings.allow_private, self._look_up)
-        async with httpx2.AsyncClient(
+        async with HttpClient(
             transport=transport, headers=_HEADERS, trust_env=False, timeout=self._settings.time_s
         ) as client:
             address = _address(url)

@@ -25,6 +25,7 @@ from everturn.agent.toolbox import ToolError
 from everturn.agent.tools.children import Child
 from everturn.agent.tools.error_log import ErrorLog
 from everturn.agent.tools.mcp import LinkLost, Offer
+from everturn.http_client import HttpClient
 from everturn.model import Json
 
 LONGEST_LINE = 8_000_000
@@ -124,7 +125,7 @@ async def linked(
             transport = _program(command, folder, environment, errors, ended)
         else:
             limits = httpx2.Timeout(30.0, read=300.0)
-            client = await stack.enter_async_context(httpx2.AsyncClient(headers=dict(headers), timeout=limits))
+            client = await stack.enter_async_context(HttpClient(headers=dict(headers), timeout=limits))
             transport = streamable_http_client(url, http_client=client, terminate_on_close=False)
         yield Link(await stack.enter_async_context(Client(transport)))
 

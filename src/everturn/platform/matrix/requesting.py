@@ -14,6 +14,7 @@ import httpx2
 
 from everturn.decide.matrix_errors import Missing, error_of
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
+from everturn.http_client import HttpClient
 from everturn.platform.matrix.nesting import decode
 from everturn.platform.matrix.wire import UNREADABLE, Failure, Known, is_media
 from everturn.platform.trust import trusted
@@ -42,7 +43,7 @@ class Requests:
 
     def __init__(self, url: str, token: str, page: int = 100) -> None:
         self.page = page
-        self._client = httpx2.AsyncClient(
+        self._client = HttpClient(
             base_url=url.rstrip("/"),
             headers={"authorization": f"Bearer {token}"},
             timeout=httpx2.Timeout(ANSWER_S, connect=CONNECT_S),

@@ -17,6 +17,7 @@ from everturn.decide.telegram_errors import Gone, Moved, NoThread, NotModified, 
 from everturn.decide.telegram_text import exact_html, shows, to_html
 from everturn.decide.text import utf16
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
+from everturn.http_client import HttpClient
 from everturn.model import Attachment, SessionSource
 from everturn.platform.interface import Choice, Limits, Outgoing
 from everturn.platform.telegram.calls import done
@@ -112,7 +113,7 @@ class Writer:
         address = await self._address_of(attachment)
         try:
             async with (
-                httpx2.AsyncClient(timeout=60.0, verify=trusted()) as client,
+                HttpClient(timeout=60.0, verify=trusted()) as client,
                 client.stream("GET", address) as response,
             ):
                 if response.status_code == 404:
