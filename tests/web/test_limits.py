@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from everturn.model import Inbound
 from everturn.store.operations.inbox import Accepted
-from everturn.web.connection import LINE_BYTES, MOST_HEAD, MOST_LINES, MOST_PIPELINED, Connection
+from everturn.web.connection import CLOSING_S, LINE_BYTES, MOST_HEAD, MOST_LINES, MOST_PIPELINED, Connection
 from everturn.web.limits import Bounds
+from everturn.web.server import PATIENCE_S
 from tests.waiting import WAIT_S, poll, within
 from tests.web.composition import SHARED, Web, running
 from tests.web.test_connection import HEAD, post, sent, statuses
@@ -19,6 +21,7 @@ HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 LOGIN = b"POST /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
 BODY = b'c\r\n{"code":"x"}\r\n0\r\n'
 WATCHING = HEAD.replace(b"POST /api/chats/alice/messages", b"GET /api/chats/alice/events") + b"\r\n"
+MUCH = b"GET /assets/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 16  # more than the system holds
 
 
 class Client:
@@ -68,6 +71,29 @@ async def arrived(web: Web, client: Client, size: int) -> None:
         return [each.field_bytes for each in server_sides(web, client)]
 
     await poll(lambda: received() >= [size], seen=received)
+
+
+@contextlib.asynccontextmanager
+async def unread(web: Web, number: int) -> AsyncIterator[list[socket.socket]]:
+    """So many strangers, one after another, who ask for much and never read."""
+    with contextlib.ExitStack() as stack:
+        made = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for mine in made:
+            mine.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
+            mine.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+            mine.connect(("127.0.0.1", web.serving.port))
+            mine.sendall(MUCH)
+            await stalled(web, mine.getsockname())
+        yield made
+
+
+async def stalled(web: Web, name: object) -> None:
+    await poll(lambda: unsent(web).get(name, 0) > 0, seen=lambda: unsent(web))
+
+
+def unsent(web: Web) -> dict[object, int]:
+    """What the server could not send yet, by client."""
+    return {each.client: each.transport.get_write_buffer_size() for each in web.serving.server.open_connections()}
 
 
 def lines(number: int) -> bytes:
@@ -143,6 +169,22 @@ async def test_an_address_has_so_many_connections_without_a_credential_and_the_o
         assert statuses(await oldest.rest()) == [b"503"]
         rest = HEALTH[1:], HEALTH
         assert [await each.answer(end) for each, end in zip(others, rest, strict=True)] == [b"HTTP/1.1 200 OK\r\n"] * 2
+
+
+async def test_connections_that_give_way_and_are_not_read_are_closed_all_the_same(tmp_path: Path) -> None:
+    async with running(tmp_path, bounds=Bounds(of_address=2, leaving=1)) as web, unread(web, 8):
+        await poll(lambda: len(unsent(web)) == 3, seen=lambda: unsent(web))
+
+
+async def test_a_closing_connection_that_is_not_read_is_aborted_after_a_while(tmp_path: Path) -> None:
+    async with running(tmp_path) as web, unread(web, 1):
+        (connection,) = web.serving.server.open_connections()
+        connection.timeout_keep_alive_handler()
+        now = asyncio.get_running_loop().time()
+        for passed_s in (0.0, CLOSING_S - 1, CLOSING_S + 1):
+            assert len(unsent(web)) == 1
+            connection.look(now + passed_s, PATIENCE_S)
+        await poll(lambda: not unsent(web), seen=lambda: unsent(web))
 
 
 async def test_who_has_shown_a_credential_does_not_give_way(tmp_path: Path) -> None:

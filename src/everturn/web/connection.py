@@ -26,6 +26,7 @@ LINE_BYTES = 160  # what a header line costs in memory beside its bytes
 MOST_PIPELINED = 32
 PART = 16_384  # the parser gets no more at once, so that sizes are known this exactly
 STALLED_S = 60.0
+CLOSING_S = 10.0  # a closing connection is aborted when the client took nothing of the rest for so long
 SLOWEST = 50_000  # bytes a second: who sends a large body faster than this is given the time it takes
 CLOSE: Header = (b"connection", b"close")
 ABOVE = 256  # so many more than there is room for are told so; further ones are cut off
@@ -67,6 +68,8 @@ class Connection(HttpToolsProtocol):
     crowded = False  # there was no room for it
     ending = False  # what the client still sends is not read
     stopped: tuple[int, str] | None = None  # why the parser was ended
+    closing_since: float | None = None  # since when a closing connection has had the same rest to send
+    unsent: int = 0  # that rest, in bytes
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that says nothing is not kept for ever."""
@@ -187,6 +190,8 @@ class Connection(HttpToolsProtocol):
         allowed_s = 0.0 if self._answered_early() else self.body_bytes / SLOWEST
         if self.stalled_since is not None and now - self.stalled_since > STALLED_S:
             self.transport.abort()
+        elif self.transport.is_closing():
+            _look_at_rest(self, now)
         elif self.awaited_since is not None and now - self.awaited_since > patience_s + allowed_s:
             self._give_up(408, f"the request did not arrive within {patience_s:g} s")
 
@@ -218,6 +223,15 @@ class Connection(HttpToolsProtocol):
         if first and (cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started)):
             self.transport.write(refusal(status, why).wire(*self.server_state.default_headers, CLOSE))
         self.transport.close()
+
+
+def _look_at_rest(connection: Connection, now: float) -> None:
+    """Abort a closing connection whose client does not read: else its socket stays open as long as the client likes."""
+    unsent = connection.transport.get_write_buffer_size()
+    if connection.closing_since is None or unsent < connection.unsent:
+        connection.closing_since, connection.unsent = now, unsent
+    elif now - connection.closing_since > CLOSING_S:
+        connection.transport.abort()
 
 
 def _shortcut(connection: Connection) -> bytes | None:

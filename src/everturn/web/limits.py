@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +12,7 @@ from uvicorn.server import ServerState
 MOST_CONNECTIONS = 8_192
 MOST_OF_ADDRESS = 1_024  # a program may reconnect all event streams of its key at once
 MOST_HELD = 16 * 1024 * 1024
+MOST_LEAVING = 64
 
 
 class Guarded(Protocol):
@@ -21,12 +23,17 @@ class Guarded(Protocol):
         """The client's address, as it is counted."""
         ...
 
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Its socket."""
+        ...
+
     def authenticated(self) -> bool:
         """Whether its latest request showed a valid credential."""
         ...
 
     def give_way(self) -> None:
-        """End, so that another has room."""
+        """Close, so that another has room; what was written before may still be sent."""
         ...
 
 
@@ -37,13 +44,15 @@ class Bounds:
     connections: int = MOST_CONNECTIONS
     of_address: int = MOST_OF_ADDRESS  # connections without a credential; 0: no bound
     held: int = MOST_HELD  # bytes of unfinished heads and trailers of all connections
+    leaving: int = MOST_LEAVING  # connections that gave way and still have something to send
 
 
 class Shared(ServerState):
     """What all connections of a server share: uvicorn's state, and the bounds.
 
     Where there is too much, the oldest gives way, not the newest. A client with a credential shows it at once and is counted no
-    longer, so nobody is kept out by those who wait.
+    longer, so nobody is kept out by those who wait. A connection that gave way is counted until it is closed: a client that does not
+    read keeps its socket open until then.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -51,6 +60,7 @@ class Shared(ServerState):
         self.bounds = bounds
         self._strangers: OrderedDict[Guarded, None] = OrderedDict()
         self._by_address: dict[str, OrderedDict[Guarded, None]] = {}
+        self._leaving: OrderedDict[Guarded, None] = OrderedDict()
         self._heads: OrderedDict[Guarded, int] = OrderedDict()
         self._held = 0
 
@@ -67,6 +77,7 @@ class Shared(ServerState):
     def leave(self, connection: Guarded) -> None:
         """A connection ended."""
         self._forget(connection)
+        self._leaving.pop(connection, None)
         self.release(connection)
 
     def hold(self, connection: Guarded, size: int) -> None:
@@ -76,7 +87,7 @@ class Shared(ServerState):
         while self._held > self.bounds.held:
             oldest = next(iter(self._heads))
             self.release(oldest)
-            oldest.give_way()
+            self._end(oldest)
 
     def release(self, connection: Guarded) -> None:
         """Its head is whole, or it ended."""
@@ -90,12 +101,19 @@ class Shared(ServerState):
         return False
 
     def _take_out(self, oldest: Guarded) -> bool:
-        """Count a connection no longer, and end it unless it has shown a credential; whether it ended."""
-        self._forget(oldest)
+        """Count a connection no longer if it has shown a credential, else end it; whether it ends."""
         if oldest.authenticated():
+            self._forget(oldest)
             return False
-        oldest.give_way()
+        self._end(oldest)
         return True
+
+    def _end(self, connection: Guarded) -> None:
+        self._forget(connection)
+        self._leaving[connection] = None
+        connection.give_way()
+        if len(self._leaving) > self.bounds.leaving:
+            self._leaving.popitem(last=False)[0].transport.abort()  # the event loop closes its socket next
 
     def _forget(self, connection: Guarded) -> None:
         self._strangers.pop(connection, None)
