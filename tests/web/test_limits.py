@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -71,6 +73,20 @@ async def arrived(web: Web, client: Client, size: int) -> None:
         return [each.field_bytes for each in server_sides(web, client)]
 
     await poll(lambda: received() >= [size], seen=received)
+
+
+@contextlib.asynccontextmanager
+async def holding(home: Path) -> AsyncIterator[tuple[Web, asyncio.Event, asyncio.Event]]:
+    """A server that holds posted messages back; what says that one came, and what lets them go on."""
+    came, go = asyncio.Event(), asyncio.Event()
+
+    async def accept(inbound: Inbound) -> Accepted:
+        came.set()
+        await go.wait()
+        return await web.world.gateway.intake.accept(inbound)
+
+    async with running(home, accept=accept) as web:
+        yield web, came, go
 
 
 @contextlib.asynccontextmanager
@@ -207,14 +223,7 @@ async def test_the_owner_gets_in_though_strangers_fill_the_room(tmp_path: Path) 
 
 
 async def test_few_requests_wait_behind_one_another_and_those_are_answered(tmp_path: Path) -> None:
-    came, go = asyncio.Event(), asyncio.Event()
-
-    async def accept(inbound: Inbound) -> Accepted:
-        came.set()
-        await go.wait()
-        return await web.world.gateway.intake.accept(inbound)
-
-    async with running(tmp_path, accept=accept) as web:
+    async with holding(tmp_path) as (web, came, go):
         answering = asyncio.create_task(sent(web, post("m1") + HEALTH * 3 * MOST_PIPELINED))
         async with within(WAIT_S):
             await came.wait()
@@ -237,3 +246,35 @@ async def test_a_stranger_who_hangs_up_in_a_body_leaves_no_error_in_the_log(
             await poll(lambda: len(tasks) == 1, seen=lambda: tasks)
         await poll(lambda: not tasks, seen=lambda: tasks)
     assert "request failed" not in capsys.readouterr().out
+
+
+async def test_a_stranger_who_resets_the_connection_while_requests_wait_leaves_nothing_in_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as web:
+        tasks = web.serving.server.server_state.tasks
+        async with unread(web, 1) as (mine,):
+            (connection,) = web.serving.server.open_connections()
+            assert (len(tasks), len(connection.pipeline) > 1) == (1, True)
+            mine.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await poll(lambda: not tasks, seen=lambda: tasks)
+        assert not connection.pipeline
+    assert ("request failed" in capsys.readouterr().out, caplog.messages) == (False, [])
+
+
+async def test_a_message_whose_connection_ended_while_requests_waited_behind_it_leaves_nothing_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with holding(tmp_path) as (web, came, go):
+        async with clients(web, b"") as (client,):
+            client.writer.write(post("m1") + HEALTH * 2)
+            async with within(WAIT_S):
+                await came.wait()
+            (connection,) = web.serving.server.open_connections()
+            await poll(lambda: len(connection.pipeline) == 2, seen=lambda: connection.pipeline)
+            connection.transport.abort()  # it is not read from now, so nothing is noticed of a client that hangs up
+        await poll(lambda: not web.serving.server.open_connections())
+        go.set()
+        await poll(lambda: not connection.tasks, seen=lambda: connection.tasks)
+        gc.collect()  # a task's error is logged when the task is forgotten
+    assert caplog.messages == []

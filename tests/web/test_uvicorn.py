@@ -83,7 +83,7 @@ def test_a_short_cycle_has_everything_that_a_connection_asks_of_one() -> None:
     quick = Quick(b"alice")
     asked = set(re.findall(r"\bcycle\.(\w+)", inspect.getsource(HttpToolsProtocol))) - {"run_asgi"}  # it is never run
     assert {name for name in asked if not hasattr(quick, name)} == set()
-    assert {"body", "more_body", "keep_alive", "response_complete", "disconnected"} <= asked
+    assert {"body", "more_body", "keep_alive", "response_complete", "disconnected", "message_event"} <= asked
 
 
 def test_every_status_that_we_answer_has_its_line() -> None:

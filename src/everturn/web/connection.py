@@ -70,6 +70,9 @@ class Connection(HttpToolsProtocol):
     stopped: tuple[int, str] | None = None  # why the parser was ended
     closing_since: float | None = None  # since when a closing connection has had the same rest to send
     unsent: int = 0  # that rest, in bytes
+    unanswered: tuple[
+        RequestResponseCycle, ...
+    ] = ()  # while requests wait behind one another: those, and the one being answered
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that says nothing is not kept for ever."""
@@ -82,8 +85,13 @@ class Connection(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It counts no longer."""
+        """It counts no longer. Every request learns of it, not only the newest: else the one being answered writes on, and fails."""
+        for cycle in self.unanswered:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # uvicorn does it only for a client that said goodbye
         self.shared.leave(self)
 
     def data_received(self, data: bytes) -> None:
@@ -123,10 +131,13 @@ class Connection(HttpToolsProtocol):
         self.in_fields = False
         chat = None if self.crowded else _shortcut(self)
         if chat is None:
-            app = self.app
+            app, before = self.app, self.cycle
             self.app = no_room if self.crowded else app
             super().on_headers_complete()
             self.app = app
+            if self.pipeline:
+                earlier = [each for each in self.unanswered if not (each is before or each.response_complete)]
+                self.unanswered = (*earlier, before, self.cycle)
         else:
             self.cycle = Quick(chat)
         self.in_body = True  # only now: an address that is none ends the parser before there is a cycle
