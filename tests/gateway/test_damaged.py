@@ -5,6 +5,8 @@ from structlog.testing import capture_logs
 
 from everturn.decide import words
 from everturn.gateway.parts import Settings
+from everturn.store.operations.instances import find_others
+from everturn.store.operations.open_work import messages
 from everturn.testing import FakePlatform, ManualClock, World, key_of
 from tests.contracts.store import select
 from tests.gateway.scenes import EAGER, IDLE_HOUR, Actor, answer_to, ask, die, entry_of, told, while_time_passes
@@ -15,6 +17,7 @@ BROKEN_JSON = (
     " SELECT id, key, id, 'reply', 'fake', '{}', '', 'open', 1, 1, '{' FROM turn WHERE id=(SELECT min(id) FROM turn)"
 )
 UNKNOWN_STATE = "UPDATE turn SET state='odd' WHERE id=(SELECT min(id) FROM turn)"
+FORGOTTEN = "UPDATE entry SET turn=NULL, holder=NULL WHERE turn=(SELECT min(id) FROM turn)"
 UNKNOWN_VERDICT = "UPDATE turn SET verdict='odd' WHERE id=(SELECT min(id) FROM turn)"
 
 
@@ -49,6 +52,26 @@ async def test_a_turn_that_cannot_be_read_is_suspended_alone(store_url: str, dam
     errors = [each for each in logs if each["log_level"] == "error"]
     assert {each["key"] for each in errors} == {key_of(platform, "one")}
     assert any("remedy" in each for each in errors)
+
+
+async def test_a_turn_at_which_its_key_does_not_point_is_ended_once(store_url: str) -> None:
+    """Nobody can go on with it; recovery met it again with each heartbeat, for ever."""
+    platform, agent = FakePlatform(), Actor()
+    async with World(store_url, agent, [platform], ManualClock()) as world:
+        await two_cut_off(world, platform, agent, FORGOTTEN)
+        with capture_logs() as logs:
+            await world.start()
+            await told(platform, "two", answer_to("tool hold two"))
+        with capture_logs() as later:
+            await world.gateway.recovery.sweep()
+        others = await world.store.read(find_others, 0)
+        dead = await world.store.read(messages, "dead", 0, 9)
+        await ask(platform, "one", "again")
+    assert [(each["event"], each["key"]) for each in logs if each["log_level"] == "error"] == [
+        ("turn damaged", key_of(platform, "one"))
+    ]
+    assert (others.left, [each for each in later if each["event"].startswith("turn")]) == ([], [])
+    assert [each["text"] for each in dead] == ["tool hold one"]
 
 
 @pytest.mark.parametrize("damage", [UNKNOWN_STATE, BROKEN_JSON], ids=["state", "json"])

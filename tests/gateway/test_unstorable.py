@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 
+import asyncpg
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
@@ -12,6 +13,7 @@ from everturn.store.operations.inbox import read_cursor
 from everturn.store.operations.open_work import messages
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, World
 from tests.gateway.scenes import life_of, told, while_time_passes
+from tests.waiting import poll
 
 NOT_A_FILE = Attachment(kind="image", ref=object())  # type: ignore[arg-type]  # an adapter that breaks its word
 
@@ -81,3 +83,27 @@ async def test_a_webhook_gets_its_answer_though_the_message_cannot_be_stored(sto
         await while_time_passes(world, world.gateway.intake.take(odd), 0.5)
         (dead,) = await world.store.read(messages, "dead", 0, 9)
     assert (dead["text"], dead["why"]) == ("odd", "unstorable")
+
+
+@pytest.mark.parametrize(
+    ("away", "back"),
+    [
+        ("ALTER TABLE inbox RENAME TO away", "ALTER TABLE away RENAME TO inbox"),
+        ("ALTER SCHEMA public RENAME TO away", "ALTER SCHEMA away RENAME TO public"),
+    ],
+    ids=["table", "schema"],
+)
+async def test_what_is_said_while_the_tables_are_away_is_no_odd_message(
+    database_url: str, away: str, back: str
+) -> None:
+    """Promise 1: somebody restores a backup beside us. It is waited for, and the status says why."""
+    platform, owner = FakePlatform(), await asyncpg.connect(database_url)
+    async with World(database_url, ScriptedAgent(), [platform]) as world:
+        await owner.execute(away)
+        try:
+            platform.say("one", "hello")
+            await poll(lambda: "cannot serve us now" in (world.store.trouble() or ""))
+        finally:
+            await owner.execute(back)
+        await told(platform, "one", "echo: hello")
+    await owner.close()

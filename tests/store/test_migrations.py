@@ -9,6 +9,7 @@ from everturn.errors import StoreUnusable
 from everturn.store.interface import Op, Rows, sql
 from everturn.store.migrations import SCHEMA, load, missing
 from everturn.store.open import open_store
+from everturn.store.postgres import PostgresStore
 from tests.store.engine_operations import closing, count, find, make_schema, put
 
 COLOUR = "ALTER TABLE item ADD COLUMN colour TEXT;\nUPDATE item SET colour = 'red';\n"
@@ -74,6 +75,15 @@ async def test_a_migration_that_fails_leaves_the_store_to_the_version_before(
     async with closing(await open_store(fresh_store_url, schema=old)) as store:
         assert await store.read(versions) == [(1,)]
         assert await store.read(count) == 1
+
+
+async def test_a_migration_may_take_longer_than_a_command(database_url: str, tmp_path: Path) -> None:
+    """A large table takes its time, and so does a start that waits for the one that changes it."""
+    schema = make_schema(tmp_path, "SELECT pg_sleep(0.6);")
+    starts = (PostgresStore.open(database_url, schema=schema, command_timeout_s=0.3) for _ in range(2))
+    for store in await asyncio.gather(*starts):
+        assert await store.read(versions) == [(1,), (2,)]
+        await store.close()
 
 
 async def test_starts_at_the_same_time_do_not_race(database_url: str, tmp_path: Path) -> None:

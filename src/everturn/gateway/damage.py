@@ -13,6 +13,7 @@ from everturn.store.operations.recovery import Interruption, Recovered, quaranti
 
 log = structlog.get_logger()
 REMEDY = "it is kept as it is: look at it with `everturn explain`, or begin afresh with /new"
+ORPHANED = "it was ended, and its messages are dead letters: see `everturn dead`"
 
 
 async def suspend_if_damaged(
@@ -32,7 +33,7 @@ async def suspend_damaged(parts: Parts, turn: int, key: str, cause: Interruption
     """Suspend the session of a turn that cannot be read. None when somebody else did, or when even that fails."""
     delivery = parts.delivery(origin_of(key)[0])
     try:
-        return await parts.store.run(quarantine, key, turn, cause.instance, turn, cause.now, delivery)
+        return await parts.store.run(quarantine, key, turn, cause.instance, parts.ids.next(), cause.now, delivery)
     except StoreError:
         raise
     except Exception as error:

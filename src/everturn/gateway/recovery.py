@@ -14,7 +14,7 @@ from everturn.decide.recovery import Verdict, resumes_by_itself, storm
 from everturn.errors import StoreError
 from everturn.gateway.backlog import Backlogs
 from everturn.gateway.commands import Commands
-from everturn.gateway.damage import REMEDY, suspend_damaged, suspend_if_damaged
+from everturn.gateway.damage import ORPHANED, REMEDY, suspend_damaged, suspend_if_damaged
 from everturn.gateway.liveness import Liveness
 from everturn.gateway.outbox import Outbox
 from everturn.gateway.parts import Parts
@@ -30,6 +30,7 @@ from everturn.store.operations.recovery import (
     Recovered,
     cut_off,
     damaged_turns,
+    end_orphan,
     interrupted_keys,
     judge,
     tell_too_old,
@@ -151,6 +152,8 @@ class Recovery:
         delivery = self._parts.delivery(origin_of(key)[0])
         marking = self._parts.store.run(cut_off, turn, key, verdict, cause, delivery)
         recovered = await suspend_if_damaged(self._parts, turn, key, cause, marking)
+        if recovered is None and await self._parts.store.run(end_orphan, turn, key, cause.instance, cause.now):
+            log.error("turn damaged", turn=turn, key=key, error="its conversation does not know it", remedy=ORPHANED)
         points.reached("recovery.turn")
         self._tell(key, recovered)
         log.debug("turn recovered", turn=turn, key=key, verdict=verdict)

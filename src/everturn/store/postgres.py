@@ -22,7 +22,7 @@ from everturn.meters import StoreMeters
 from everturn.store.death import OnDeath, end_process
 from everturn.store.interface import GRACE_S, Op, P, Rows, sql
 from everturn.store.migrations import SCHEMA, load
-from everturn.store.postgres_server import PostgresServer, is_conflict, is_fault
+from everturn.store.postgres_server import PostgresServer, is_conflict, is_damage, is_fault, is_upset
 
 if TYPE_CHECKING:
     from everturn.store.postgres_server import Connection
@@ -284,6 +284,8 @@ class Link:
                 await self._leave(error)
                 raise Fault from error
             await self._roll_back()
+            if is_damage(error):
+                raise self._server.explain(error) from error
             raise
         return result
 
@@ -300,7 +302,7 @@ class Link:
             return True
         if reading and isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             return False  # it tried to write
-        return is_fault(error)
+        return is_fault(error) or is_upset(error)
 
     async def _leave(self, error: Exception) -> None:
         """After a conflict the connection is good; after anything else nobody knows."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STATEMENTS = 512  # prepared statements a connection keeps
 CONNECT_WITHIN_S = 10.0
+MIGRATE_WITHIN_S = 86_400.0  # a large table takes its time; it is not the network that is dead
 MIGRATION_LOCK = 0x6576657274757271  # nobody else's number, we hope
 SETTINGS = {
     "application_name": "everturn",
@@ -26,6 +27,8 @@ SETTINGS = {
 
 REFUSED = ("28", "3D", "42501")  # who we are, which database, what we may do
 CONFLICTS = ("40001", "40P01", "55P03")  # somebody was quicker: run it again
+UPSET = ("3F", "42P01", "42501")  # our tables are away or closed to us: somebody restores a backup, or takes rights
+DAMAGED = ("XX001", "XX002")  # a page or an index
 FAULTS = ("08", "53", "57", "58", "40", "25006", "25P03", "55P03")
 
 
@@ -57,7 +60,7 @@ class PostgresServer:
         try:
             connection = await self.connect()
             try:
-                await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
+                await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK, timeout=MIGRATE_WITHIN_S)
                 await self._migrate(connection, migrations)
                 await connection.execute("SELECT pg_advisory_unlock($1)", MIGRATION_LOCK)
             except BaseException:
@@ -74,7 +77,7 @@ class PostgresServer:
             async with connection.transaction():
                 await connection.execute(CREATE_TABLE)
                 for migration in wanted:
-                    await connection.execute(migration.text)
+                    await connection.execute(migration.text, timeout=MIGRATE_WITHIN_S)
                     await connection.execute(INSERT_VERSION, migration.version, time.time())
 
     def explain(self, error: Exception) -> StoreError | ConfigError:
@@ -84,6 +87,8 @@ class PostgresServer:
         state = sqlstate(error)
         if state.startswith(REFUSED):
             return StoreUnusable(f"{self.name} refuses us ({error}): correct store.url, or the server's rights")
+        if is_damage(error):
+            return StoreUnusable(f"{self.name} is damaged ({error}): restore a backup")
         if state:
             return StoreUnusable(f"{self.name} cannot be used ({error})")
         if not isinstance(error, ValueError):  # the client gave up on a connection
@@ -108,6 +113,16 @@ def sqlstate(error: Exception) -> str:
 def is_fault(error: Exception) -> bool:
     """Something that passes: the network, the server, or another transaction in the way."""
     return isinstance(error, OSError) or sqlstate(error).startswith(FAULTS)
+
+
+def is_upset(error: Exception) -> bool:
+    """What keeps every operation from its rows, though the server answers; it passes when somebody puts it right."""
+    return sqlstate(error).startswith(UPSET)
+
+
+def is_damage(error: Exception) -> bool:
+    """The server found that its own files make no sense."""
+    return sqlstate(error) in DAMAGED
 
 
 def is_conflict(error: Exception) -> bool:

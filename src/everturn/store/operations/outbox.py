@@ -298,6 +298,11 @@ def _doubt(reply: int, claim: int, action: Doubtful, now: float, error: str, *, 
 
 def recover_sending(instance: int, actions: Mapping[str, Doubtful], now: float) -> Op[int]:
     """Replies that a dead instance was sending. Should it live after all, its claims are lost."""
+    # A version that knew no claims may have sent beside us.
+    yield sql(
+        "UPDATE outbox SET claim=id WHERE ended_at IS NULL AND state='sending' AND instance=$1 AND claim IS NULL",
+        instance,
+    )
     rows = yield sql(
         "SELECT id, platform, bubble, claim FROM outbox WHERE ended_at IS NULL AND state='sending' AND instance=$1",
         instance,

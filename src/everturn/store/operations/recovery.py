@@ -182,7 +182,7 @@ def quarantine(
     if entry is None or entry.session_id is None or (entry.turn, entry.holder) != (turn, holder):
         return None
     if entry.turn is not None:
-        yield from _end_unread(entry, at)
+        yield from _end_unread(key, entry.turn, at)
     yield from release(entry)
     yield sql(HOLD_WAITING, key)
     yield sql("UPDATE entry SET state='suspended', reason=$2, marked_at=$3 WHERE key=$1", key, DAMAGE, at)
@@ -193,17 +193,30 @@ def quarantine(
     return Recovered(key=key, verdict=Verdict.SUSPEND, events=events)
 
 
-def _end_unread(entry: SessionEntry, at: float) -> Op[None]:
-    """End the key's open turn as it is: what is on the screen stays, what it called has no results."""
-    yield sql("DELETE FROM outbox WHERE id=$1 AND state='open'", entry.turn)
-    yield sql(CLOSE_QUESTIONS, entry.turn, at, DAMAGE)
-    yield sql(
-        "UPDATE turn SET state='suspended', ended_at=$2, why=$3, verdict=NULL WHERE id=$1", entry.turn, at, DAMAGE
+def end_orphan(turn: int, key: str, instance: int, at: float) -> Op[bool]:
+    """End a running turn at which its key does not point: nobody else would, and recovery would meet it for ever. False when there
+    is no such turn.
+    """
+    entry = yield from lock_entry(key)
+    if entry is not None and (entry.turn, entry.holder) == (turn, instance):
+        return False
+    rows = yield sql(
+        "SELECT id FROM turn WHERE id=$1 AND instance=$2 AND ended_at IS NULL AND state='running'", turn, instance
     )
+    if rows:
+        yield from _end_unread(key, turn, at)
+    return bool(rows)
+
+
+def _end_unread(key: str, turn: int, at: float) -> Op[None]:
+    """End a turn as it is: what is on the screen stays, what it called has no results."""
+    yield sql("DELETE FROM outbox WHERE id=$1 AND state='open'", turn)
+    yield sql(CLOSE_QUESTIONS, turn, at, DAMAGE)
+    yield sql("UPDATE turn SET state='suspended', ended_at=$2, why=$3, verdict=NULL WHERE id=$1", turn, at, DAMAGE)
     yield sql(
         "UPDATE inbox SET state='dead', ended_at=$3, dead_at=$3, why='suspended'"
         " WHERE key=$1 AND turn=$2 AND ended_at IS NULL AND state='claimed'",
-        entry.key, entry.turn, at,
+        key, turn, at,
     )  # fmt: skip
 
 
