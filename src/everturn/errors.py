@@ -64,7 +64,7 @@ class Damaged(EverturnError):
 
 
 class Conflict(EverturnError):
-    """A message id was used again for other words."""
+    """An id was used again: that of a message for other words, or that of a call for another call."""
 
 
 class TooLong(EverturnError):

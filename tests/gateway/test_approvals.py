@@ -243,3 +243,52 @@ async def heard(world: World, key: str, kind: str, part: str) -> Event:
         lambda: world.store.read(events_after, key, 0, 100), lambda all_: any(map(fits, all_))
     )
     return next(filter(fits, events))
+
+
+class Repeater:
+    """Makes these calls, one step each; `forgets` those of earlier attempts."""
+
+    def __init__(self, *calls: ToolCall, forgets: bool = False) -> None:
+        self.calls, self.forgets = calls, forgets
+        self.used: list[str] = []
+        self.holds = asyncio.Event()
+
+    async def run(self, turn: TurnContext) -> Answer:
+        """Go on after the last committed step, if it looks."""
+        done = 0
+        if turn.attempt > 1 and not self.forgets:
+            await turn.settle(self._use)
+            done = sum(bool(row.calls) for row in await turn.own())
+        for call in self.calls[done:]:
+            await turn.step("", [call], self._use)
+        if self.forgets and turn.attempt == 1:
+            self.holds.set()
+            await asyncio.Event().wait()
+        return Answer("done")
+
+    async def _use(self, call: ToolCall, _key: str) -> str:
+        self.used.append(call.arguments)
+        return "used"
+
+
+@pytest.mark.parametrize("ask", ["Run it?", None])
+async def test_an_id_of_a_call_that_was_approved_is_not_taken_for_another_one(store_url: str, ask: str | None) -> None:
+    first = ToolCall("call_0", "run", "harmless", ask="Run it?")
+    platform, agent = FakePlatform(), Repeater(first, ToolCall("call_0", "run", "harmful", ask=ask))
+    async with World(store_url, agent, [platform]):
+        platform.say("one", "go")
+        await told(platform, "one", "May I use run?")
+        platform.say("one", "/approve")
+        text = await told(platform, "one", "the call id 'call_0' was used for another call of this turn")
+    assert "give each call of a turn an id of its own" in text
+    assert agent.used == ["harmless"]
+
+
+async def test_a_step_that_an_agent_repeats_after_a_crash_goes_on(store_url: str) -> None:
+    platform, agent = FakePlatform(), Repeater(ToolCall("1", "run", "a"), ToolCall("2", "run", "b"), forgets=True)
+    async with World(store_url, agent, [platform]) as world:
+        platform.say("one", "go")
+        await happened(agent.holds)
+        await restarted(world)
+        await told(platform, "one", "done")
+    assert agent.used == ["a", "b", "a", "b"]

@@ -23,8 +23,8 @@ from everturn.store.operations.joining import join_turn
 from everturn.store.operations.questions import answered_keys, tell_held
 from everturn.store.operations.telling import Delivery
 from everturn.store.operations.turn_values import Begun, Waits
-from everturn.store.operations.turns import effects_of, step
-from tests.contracts.store import BY_EVENT, BY_OUTBOX, Life, answer_to, broken, key_of, living, response
+from everturn.store.operations.turns import effects_of, finish_effect, step
+from tests.contracts.store import BY_EVENT, BY_OUTBOX, Life, answer_to, broken, key_of, living, response, result
 
 DAY = 86_400.0
 BOB = "fake:bob"
@@ -95,6 +95,26 @@ async def test_an_answer_is_one_row_and_wakes_its_turn_without_a_note(life: Life
     assert ("not there" in permission.why) is not allow
     assert (await life.store.read(effects_of, begun.turn)) == ({"call": "begun"} if allow else {})
     assert await life.store.read(broken) == {}
+
+
+@pytest.mark.parametrize("other", [changed(SHELL, ask="Run: rm -r /"), changed(SHELL, name="mail")])
+async def test_an_answer_holds_for_the_call_that_was_shown_and_no_other(life: Life, other: ToolCall) -> None:
+    await asked(life)
+    await answer_to(life, "/approve")
+    begun = await life.began()
+    permission = await life.unchanged(ask_first, begun, other, asking(life))
+    assert (permission.may, permission.why) == (May.REFUSED, approval_words.another_call("call"))
+    assert (await life.store.run(ask_first, begun, SHELL, asking(life))).may is May.ALLOWED
+
+
+@pytest.mark.parametrize(("answer", "may"), [("/approve", May.REFUSED), ("/approve session", May.ALLOWED)])
+async def test_an_answer_for_once_holds_for_one_run(life: Life, answer: str, may: May) -> None:
+    await asked(life)
+    await answer_to(life, answer)
+    begun = await life.began()
+    assert (await life.store.run(ask_first, begun, SHELL, asking(life))).may is May.ALLOWED
+    await life.store.run(finish_effect, begun, result(begun, 1, "call", at=life.now), None)
+    assert (await life.store.run(ask_first, begun, SHELL, asking(life))).may is may
 
 
 async def test_a_late_answer_changes_nothing(life: Life) -> None:

@@ -22,6 +22,7 @@ from everturn.store.operations.compaction import (
 from everturn.store.operations.freezing import freeze, frozen
 from everturn.store.operations.reading import transcript
 from everturn.store.operations.spending import usage_of_session, usage_of_turn
+from everturn.store.operations.transcripts import calls_of_turn
 from everturn.store.operations.turn_values import Begun
 from everturn.store.operations.turns import step
 from tests.contracts.store import Life, broken, living, response
@@ -199,3 +200,15 @@ async def test_a_yes_for_the_session_holds_in_the_child(life: Life) -> None:
     moved = await life.store.run(compact, await life.began(), move(life))
     other = ToolCall("d", "shell", ask="May I?")
     assert (await life.store.run(ask_first, moved.begun, other, question)).may is May.ALLOWED
+
+
+async def test_a_turn_knows_its_calls_in_every_session_it_was_in(life: Life) -> None:
+    earlier = await life.called("before")
+    await life.tool(earlier, "of another turn")
+    await life.finish(earlier, 3)
+    begun = await talked(life, "one")
+    await life.tool(begun, "a")
+    first = await life.store.run(compact, begun, move(life, 0))
+    await life.tool(replace_seq(first), "b")
+    second = await life.store.run(compact, first.begun, move(life, 0))
+    assert set(await life.store.read(calls_of_turn, second.begun.session_id, begun.turn)) == {"a", "b"}

@@ -64,6 +64,10 @@ class SessionContext(Protocol):
         """Go on in a child session: the summary, then the newest `keep` rows. `session_id` is another one afterwards."""
         ...
 
+    async def used_ids(self) -> set[str]:
+        """The ids of all calls of the turn so far, whichever sessions they are in: another call needs another one."""
+        ...
+
     async def called_apart(self, usage: Usage) -> None:
         """Count a model call whose answer is no row of the transcript, such as the description of a picture."""
         ...
@@ -160,7 +164,10 @@ class TurnContext(Protocol):
         extra: str | None = None,
         usage: Usage = NO_USAGE,
     ) -> list[Message]:
-        """Commit a model response, run its calls in order, commit each result; returns the results."""
+        """Commit a model response, run its calls in order, commit each result; returns the results.
+
+        The ids of calls are unique in a turn. Raises Conflict for one that was used for another call.
+        """
         ...
 
     async def settle(self, run: RunTool, judge: JudgeCall = as_journaled) -> list[Message]:

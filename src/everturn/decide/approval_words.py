@@ -80,6 +80,16 @@ def refused(state: str, why: str | None) -> str:
             return "The user wrote something else instead of allowing this call. It was not run."
 
 
+def another_call(call_id: str) -> str:
+    """The result of a call whose id another approval request has, for the model."""
+    return f"The approval request of the id {call_id} showed another call. This one was not run: call it again with an id of its own."
+
+
+def ran_before(call_id: str) -> str:
+    """The result of a call that has run with the one approval that it had, for the model."""
+    return f"The call {call_id} has run before, and one run was allowed. It was not run again: call it with an id of its own."
+
+
 def _duration(seconds: float) -> str:
     for unit, length in (("days", DAY_S), ("hours", HOUR_S)):
         if seconds >= 2 * length:

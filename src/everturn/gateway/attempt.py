@@ -11,7 +11,7 @@ from everturn.decide.recovery import is_suspect
 from everturn.decide.text import storable
 from everturn.gateway.bubbles import Live
 from everturn.gateway.parts import Parts
-from everturn.model import Message, Settled
+from everturn.model import Message, Settled, ToolCall
 from everturn.store.operations.beginning import with_settled
 from everturn.store.operations.joining import Joined
 from everturn.store.operations.turn_values import Begun, Streamed
@@ -36,6 +36,8 @@ class Attempt:
         self.outcome: str | None = None  # what became of it, once that is committed
         self.tool: str | None = None  # the one that runs now
         self.bubble: Live | None = None  # what shows its answer while it grows
+        # The turn's calls by their ids; None: earlier attempts may have made some, and nobody looked yet.
+        self.used: dict[str, ToolCall] | None = {} if begun.attempt == 1 else None
         self.has_files = False  # what came with earlier attempts' messages was looked for here
         self.look = parts.settings.display.look(begun.source)
         self.told = Told()  # what was said about how long it takes

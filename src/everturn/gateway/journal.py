@@ -13,11 +13,12 @@ from everturn.decide.spending import day_of, who_spends
 from everturn.decide.streaming import said_before
 from everturn.decide.text import storable
 from everturn.decide.turn_place import without_person
+from everturn.errors import Conflict
 from everturn.gateway.attachments import Attachments
 from everturn.gateway.attempt import Attempt
 from everturn.gateway.effects import Effects
 from everturn.gateway.hearing import hear
-from everturn.gateway.kept import KeptSession
+from everturn.gateway.kept import KeptSession, used_calls
 from everturn.gateway.telling import tell
 from everturn.model import Brought, Message, SessionSource, ToolCall, Usage
 from everturn.store.operations.bringing import brought_by
@@ -156,7 +157,16 @@ class JournaledTurn:
         extra: str | None = None,
         usage: Usage = NO_USAGE,
     ) -> list[Message]:
-        """Commit a model response, run its calls in order, commit each result."""
+        """Commit a model response, run its calls in order, commit each result. An id names one call of the turn: what was
+        approved, begun or answered under it holds for that call, which a later attempt may repeat.
+        """
+        used = self._attempt.used if self._attempt.used is not None else await used_calls(self._attempt)
+        mine: dict[str, ToolCall] = {}
+        for call in calls:
+            known = mine.get(call.id) or used.get(call.id)
+            if known is not None and (known.name, known.arguments) != (call.name, call.arguments):
+                raise _used_twice(call.id)
+            mine[call.id] = call
         response = Message(
             role="assistant",
             content=storable(content),
@@ -177,6 +187,7 @@ class JournaledTurn:
             usage,
             prove_it=self._attempt.suspect,
         )
+        used.update(mine)
         self._attempt.moves()
         if self._attempt.bubble is not None and calls:
             self._attempt.bubble.state(response.content)
@@ -209,6 +220,12 @@ def _counted(attempt: Attempt, plan: Usage) -> Plan:
         who=who_spends(begun.person, begun.key),
         limits=parts.settings.limits,
         asked=plan,
+    )
+
+
+def _used_twice(call_id: str) -> Conflict:
+    return Conflict(
+        f"the call id {call_id!r} was used for another call of this turn: give each call of a turn an id of its own"
     )
 
 

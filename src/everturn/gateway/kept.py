@@ -5,7 +5,7 @@ from __future__ import annotations
 from everturn import points
 from everturn.agent.interface import NO_USAGE
 from everturn.gateway.attempt import Attempt
-from everturn.model import Usage
+from everturn.model import ToolCall, Usage
 from everturn.store.operations.compaction import (
     Compaction,
     compact,
@@ -14,6 +14,7 @@ from everturn.store.operations.compaction import (
     may_compact,
 )
 from everturn.store.operations.freezing import freeze, frozen
+from everturn.store.operations.transcripts import calls_of_turn
 from everturn.store.operations.turns import called_apart
 
 
@@ -55,6 +56,10 @@ class KeptSession:
         self._parts.observing.heard(self._attempt.begun, self._attempt.answered(), usage)
         self._attempt.begun, self._attempt.seq = moved.begun, moved.last
 
+    async def used_ids(self) -> set[str]:
+        """The ids of the turn's calls, also of those that a compaction left in another session."""
+        return set(await used_calls(self._attempt))
+
     async def called_apart(self, usage: Usage) -> None:
         """Count a model call whose answer is no row of the transcript."""
         self._parts.observing.heard(self._attempt.begun, self._attempt.answered(), usage)
@@ -66,3 +71,10 @@ class KeptSession:
             self._parts.observing.model_failed(self._attempt.begun, asked_at, usage)
         number, now = self._parts.ids.next(), self._parts.clock.now()
         await self._store.run(compaction_failed, self._attempt.begun, number, why, now, usage)
+
+
+async def used_calls(attempt: Attempt) -> dict[str, ToolCall]:
+    """The turn's calls by their ids; those of earlier attempts are read once."""
+    if attempt.used is None:
+        attempt.used = await attempt.parts.store.read(calls_of_turn, attempt.begun.session_id, attempt.begun.turn)
+    return attempt.used

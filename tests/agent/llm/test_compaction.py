@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.agent.llm.scenes import STALL_S, Impatient, Scene, scene
+from everturn.testing_model import Asked, Call, Said, by_words
+from tests.agent.llm.scenes import STALL_S, Impatient, Lines, Scene, scene
 from tests.gateway.scenes import restarted, session_of
 
 SMALL: dict[str, Any] = {"context_tokens": 1000, "compact_at": 0.5, "compact_keep": 0.1}
@@ -80,3 +81,26 @@ async def test_requests_after_a_compaction_share_their_bytes_again(store_url: st
         await it.ask("and then?")
         first, second = it.seen()[-2:]
     assert second.conversation.startswith(first.conversation)
+
+
+async def test_a_call_that_has_the_id_of_one_before_the_compaction_is_asked_about_anew(store_url: str) -> None:
+    """The scripted model numbers its calls by those that it is sent: after the third one it is sent one, and says `call_2` again."""
+    lines = Lines(asks=True)
+
+    def write_four(asked: Asked) -> Said:
+        done = len(lines.written)
+        if done == 4 or not asked.tools:
+            return by_words(asked)
+        return Said(calls=(Call("write", f'{{"line": "{done + 1}"}}'),))
+
+    async with scene(store_url, lines=lines) as it:
+        it.model.script = write_four
+        it.model.fail("overflow", words="go", results=3)
+        it.platform.say("one", "go")
+        for number in range(4):
+            await it.told(f"'line': '{number + 1}'")
+            assert len(lines.written) == number
+            it.platform.say("one", "/approve")
+        await it.told("answer to go")
+        assert (await it.transcript())[0].role == "summary"
+    assert lines.written == ["1", "2", "3", "4"]

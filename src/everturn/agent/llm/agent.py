@@ -36,6 +36,7 @@ class Work:
     prompt: Prompt
     toolbox: Toolbox
     steps: int
+    used: set[str]  # the ids of this turn's calls: a compaction takes some out of the history
     functions: frozenset[str] = frozenset()  # those of the program that asks
     anchor: Anchored | None = None
     anchored_in: str = ""  # the session whose rows the anchor counts
@@ -76,13 +77,15 @@ class LlmAgent:
         while work.steps < self._settings.max_steps:
             got = await self._asking.ask(turn, partial(self._given, work), partial(self._shortened, work))
             said, asks = _own_first(got.response, work.functions)
-            response = _with_own_ids(said, got.given.rows, turn)
+            response = _with_own_ids(said, got.given.rows, work)
             calls = _calls(said, response, work.toolbox)
             text = response.text or ""
             extra = extra_of(response, text, calls)
             if asks or not calls:
                 cut = got.kind is not Kind.ANSWERED
                 return Answer(text, extra, got.used, cut=cut, calls=tuple(calls))
+            for call in calls:
+                work.used.add(call.id)
             await turn.step(text, calls, run, extra=extra, usage=got.used)
             work.steps += 1
         return Answer(model_words.too_many_steps(self._settings.max_steps), cut=True)
@@ -106,7 +109,8 @@ class LlmAgent:
         prompt = await frozen_prompt(turn, self._settings, toolbox)
         prompt, functions = with_brought(prompt, await turn.brought())
         steps = sum(bool(row.calls) for row in await turn.own()) if turn.attempt > 1 else 0
-        return Work(turn, prompt, toolbox, steps, functions)
+        used = await turn.session.used_ids() if turn.attempt > 1 else set()
+        return Work(turn, prompt, toolbox, steps, used, functions)
 
     async def _given(self, work: Work) -> Given:
         """What is sent now: with what the user wrote meanwhile, compacted if it became too long."""
@@ -135,9 +139,9 @@ def _own_first(response: ModelResponse, functions: Collection[str]) -> tuple[Mod
     return replace(response, parts=[part for part in response.parts if part not in theirs]), False
 
 
-def _with_own_ids(response: ModelResponse, rows: Sequence[Message], turn: TurnContext) -> ModelResponse:
-    used = {call.id for row in rows for call in row.calls}
-    return as_kept(response, used, f"{turn.id}-{rows[-1].seq if rows else 0}")
+def _with_own_ids(response: ModelResponse, rows: Sequence[Message], work: Work) -> ModelResponse:
+    used = {call.id for row in rows for call in row.calls} | work.used
+    return as_kept(response, used, f"{work.turn.id}-{rows[-1].seq if rows else 0}")
 
 
 def _calls(said: ModelResponse, kept: ModelResponse, toolbox: Toolbox) -> list[ToolCall]:

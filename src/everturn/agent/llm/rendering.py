@@ -159,7 +159,9 @@ def as_kept(response: ModelResponse, used: Collection[str], fresh: str) -> Model
             parts.append(part)
             continue
         known = part.tool_call_id
-        own = f"{fresh}-{place}" if not known or known in taken or len(known) > _LONGEST_ID else known
+        own = known if known and known not in taken and len(known) <= _LONGEST_ID else f"{fresh}-{place}"
+        while own in taken:  # a child session counts its rows from the beginning
+            own += "_"
         taken.add(own)
         parts.append(replace(part, tool_call_id=own, args=valid_arguments(arguments_of(part))))
     return replace(response, parts=parts)

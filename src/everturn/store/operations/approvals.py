@@ -30,6 +30,10 @@ ALLOW = (
     " ON CONFLICT (agent, tool, scope) DO NOTHING"
 )
 
+ASKED = (
+    "SELECT a.tool, a.question, a.state, a.why, e.state FROM approval a"
+    " LEFT JOIN effect e ON e.turn=a.turn AND e.call_id=a.call_id WHERE a.turn=$1 AND a.call_id=$2"
+)
 AUTHORS = "SELECT source FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2 ORDER BY place, id"
 
 
@@ -104,17 +108,24 @@ class _Approval(msgspec.Struct, frozen=True):
 
 
 def ask_first(begun: Begun, call: ToolCall, asking: Asking) -> Op[Permission]:
-    """Begin a call that needs an approval if it has one; else ask, and let go of the key until the answer is there."""
+    """Begin a call that needs an approval if it has one; else ask, and let go of the key until the answer is there. An answer
+    holds for what was shown, and for one run of it.
+    """
     entry = yield from lock_entry(begun.key)
     if entry is None or entry.fence != begun.fence or entry.turn != begun.turn:
         return (yield from _asked_before(begun, asking))
-    rows = yield sql("SELECT state, why FROM approval WHERE turn=$1 AND call_id=$2", begun.turn, call.id)
-    state, why = rows[0] if rows else (None, None)
+    asked = (call.name, shown(call.ask or ""))
+    rows = yield sql(ASKED, begun.turn, call.id)
+    *known, state, why, effect = rows[0] if rows else (*asked, None, None, None)
+    if tuple(known) != asked:
+        return Permission(may=May.REFUSED, why=approval_words.another_call(call.id))
     if state in {"denied", "expired", "closed"}:
         return Permission(may=May.REFUSED, why=approval_words.refused(state, why))
-    if state == "approved" or (yield from _is_allowed(begun, call.name)):
+    if (state == "approved" and effect != "done") or (yield from _is_allowed(begun, call.name)):
         yield from begin_effect(begun, call, asking.at)
         return Permission(may=May.ALLOWED)
+    if state == "approved":
+        return Permission(may=May.REFUSED, why=approval_words.ran_before(call.id))
     if (yield from in_hand(begun.turn)):
         return Permission(may=May.LATER)
     return (yield from _ask(entry, begun, call, asking))

@@ -17,6 +17,14 @@ ADD_MESSAGE = (
 )
 ADD_AND_TELL = f"{ADD_MESSAGE}/*did*/"
 TAIL_ROWS = 64
+# A compaction inside the turn leaves its rows in the parent: go up as long as there are some.
+CALLS_OF_TURN = (
+    "WITH RECURSIVE place(session_id) AS (SELECT session_id FROM session WHERE session_id=$1"
+    " UNION SELECT s.parent FROM place p JOIN session s ON s.session_id=p.session_id"
+    " JOIN message m ON m.session_id=s.parent AND m.turn=$2)"
+    " SELECT m.calls FROM place p JOIN message m ON m.session_id=p.session_id"
+    " WHERE m.turn=$2 AND m.calls IS NOT NULL"
+)
 
 
 def message_of(row: Row) -> Message:
@@ -68,6 +76,12 @@ def calls_of(text: str) -> tuple[ToolCall, ...]:
         return _decode_calls(text)
     except msgspec.MsgspecError:
         return ()  # damaged: the rest of the transcript is still worth reading
+
+
+def calls_of_turn(session_id: str, turn: int) -> Op[dict[str, ToolCall]]:
+    """All calls of a turn by their ids, in whichever sessions it was."""
+    rows = yield sql(CALLS_OF_TURN, session_id, turn)
+    return {call.id: call for row in rows for call in calls_of(row[0])}
 
 
 def open_tail(session_id: str) -> Op[list[Message]]:
