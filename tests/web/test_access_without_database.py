@@ -1,13 +1,19 @@
 """The door while the database does not answer: what waits for it is bounded, and everybody else is told."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+import httpx
 import pytest
+from starlette.applications import Starlette
 
 from everturn.clock import SystemClock
 from everturn.decide.access import Place
 from everturn.store.postgres import PostgresStore
 from everturn.web.access import LOOK_UPS, Access, NotAdmitted
+from everturn.web.bodies import HANDLERS
+from everturn.web.visits import Visits
 from tests.postgres import PostgresServer
 from tests.store.cutting_proxy import CuttingProxy
 from tests.store.engine_operations import closing
@@ -44,6 +50,38 @@ async def test_look_ups_are_bounded_while_the_database_is_silent(postgres: Postg
             assert await waiting(store) < LOOK_UPS
             async with within():
                 assert await asking[0] == 503
+
+
+async def test_logins_are_bounded_while_the_database_is_silent(postgres: PostgresServer, database_url: str) -> None:
+    async with CuttingProxy(postgres.port) as proxy:
+        url = proxy.url(database_url)
+        async with closing(await PostgresStore.open(url, close_within_s=0.3)) as store, logging_in(store) as client:
+            assert await login(client, "wrong") == 403
+            proxy.frozen = True
+            asking = [asyncio.ensure_future(login(client, f"{number}")) for number in range(LOOK_UPS + 50)]
+            await read_until(lambda: waiting(store), lambda number: number > LOOK_UPS / 2)
+            async with within():
+                assert await login(client, "one more") == 503
+            for each in asking[1:]:
+                each.cancel()  # they hang up
+            assert await login(client, "yet one more") == 503
+            assert await waiting(store) < LOOK_UPS
+            async with within():
+                assert await asking[0] == 503
+
+
+@asynccontextmanager
+async def logging_in(store: PostgresStore) -> AsyncIterator[httpx.AsyncClient]:
+    """Somebody at the login."""
+    access = Access(token="t" * 43, store=store, clock=SystemClock(), place=Place(), per_minute=0)
+    app = Starlette(routes=Visits(access, store, SystemClock()).routes(), exception_handlers=HANDLERS)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here", timeout=None) as client:
+        yield client
+
+
+async def login(client: httpx.AsyncClient, code: str) -> int:
+    """What somebody with this code is answered."""
+    return (await client.post("/login", json={"code": code})).status_code
 
 
 async def waiting(store: PostgresStore) -> int:

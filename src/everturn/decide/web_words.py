@@ -49,7 +49,7 @@ def only_the_owner(name: str) -> str:
     return f"only the owner may do this, in the page or with the home's token; the key {name!r} may not"
 
 
-CANNOT_LOOK_UP = "the database does not answer, so nobody can say whose key this is; try again in a moment"
+CANNOT_LOOK_UP = "the database does not answer, so no key and no code can be checked; try again in a moment"
 
 
 def too_fast(per_minute: float) -> str:

@@ -29,7 +29,7 @@ from everturn.decide.access import (
     own_origin,
 )
 from everturn.errors import StoreError
-from everturn.store.interface import Op, P, Store
+from everturn.store.interface import Store
 from everturn.store.operations.access import AccessKey, find_key, find_visit, key_used, secrets_in_force
 from everturn.web.answers import Header, Reply, not_now, refusal, retry_after
 from everturn.web.buckets import Buckets
@@ -168,7 +168,9 @@ class Access:
         if scheme.lower() != b"bearer" or not 0 < len(secret) <= SECRET_CHARS:
             return None
         secret_hash = hashed(secret)
-        key = await self._look_up(find_key, secret_hash) if await self._worth_a_look(scope, secret_hash) else None
+        key = None
+        if await self._worth_a_look(scope, secret_hash):
+            key = await self.look_up(partial(self._store.read, find_key, secret_hash))
         return None if key is None else self._with_key(key, secret_hash)
 
     async def _by_cookie(self, scope: Request) -> Visitor | None:
@@ -180,7 +182,7 @@ class Access:
         visit_hash = hashed(secret)
         if not await self._worth_a_look(scope, visit_hash):
             return None
-        visit = await self._look_up(find_visit, visit_hash, self._clock.now())
+        visit = await self.look_up(partial(self._store.read, find_visit, visit_hash, self._clock.now()))
         if visit is None:
             return None
         if visit.key is None or visit.key_hash is None:
@@ -204,15 +206,15 @@ class Access:
         return secret_hash in self._known or len(self._known) >= KNOWN
 
     async def _learn(self) -> None:
-        self._known = await self._look_up(secrets_in_force, self._clock.now(), KNOWN)
+        self._known = await self.look_up(partial(self._store.read, secrets_in_force, self._clock.now(), KNOWN))
 
-    async def _look_up(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Ask the database who somebody is. While it does not answer, so many questions wait for it and no more, whether or not
-        those who asked hung up: everybody else is told to come again.
+    async def look_up(self, ask: Callable[[], asyncio.Future[T]]) -> T:
+        """Ask the database who somebody is who was not admitted yet. While it does not answer, so many questions wait for it and no
+        more, whether or not those who asked hung up: everybody else is told to come again.
         """
         if self._looking_up >= LOOK_UPS:
             raise NotAdmitted(not_now(web_words.CANNOT_LOOK_UP))
-        found = self._store.read(operation, *args, **kwargs)
+        found = ask()
         self._looking_up += 1
         found.add_done_callback(self._looked_up)
         try:

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from everturn.decide import web_words
 from everturn.errors import StoreError
 from everturn.model import Json
-from everturn.web.access import visitor_of
+from everturn.web.access import NotAdmitted, visitor_of
 from everturn.web.answers import RETRY_AFTER_S, BadRequest, encode
 
 MOST_BODY = 16_384
@@ -75,4 +75,12 @@ def no_database(scope: Scope, error: Exception) -> str:
     return web_words.NO_DATABASE if visitor_of(scope) is None else f"the database cannot be read now: {error}"
 
 
-HANDLERS = {HTTPException: refused, BadRequest: bad, StoreError: unready}
+async def not_admitted(_: Request, error: Exception) -> Response:
+    """The answer that the refusal itself has."""
+    if not isinstance(error, NotAdmitted):
+        raise error
+    headers = {name.decode(): value.decode() for name, value in error.reply.headers}
+    return Response(error.reply.body, error.reply.status, UNKEPT | headers, "application/json")
+
+
+HANDLERS = {HTTPException: refused, BadRequest: bad, StoreError: unready, NotAdmitted: not_admitted}

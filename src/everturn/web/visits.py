@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -90,11 +91,14 @@ class Visits:
             raise HTTPException(400, 'the body must be JSON like {"code": "..."}') from None
         name, secret, now = address_of(request.scope), secrets.token_urlsafe(32), self._clock.now()
         wait = self._access.logins.wait(name)
-        # Who has guessed too often costs a read, and no write.
-        if wait is not None and not await self._store.read(is_login, hashed(code), now):
+        # Who has guessed too often costs a read, and no write. A code is tried only when the database has just answered: what is
+        # given up while it waits may still use the code up, and nobody would have the cookie.
+        right = await self._access.look_up(partial(self._store.read, is_login, hashed(code), now))
+        if wait is not None and not right:
             raise HTTPException(429, web_words.TOO_MANY_LOGINS, {"retry-after": str(int(wait) + 1)})
         browser = request.headers.get("user-agent", "")[:BROWSER_CHARS]
-        entrance = await self._store.run(log_in, hashed(code), hashed(secret), browser, now, now + VISIT_S)
+        trying = partial(self._store.run, log_in, hashed(code), hashed(secret), browser, now, now + VISIT_S)
+        entrance = await self._access.look_up(trying)
         if entrance is not Entrance.OPEN:
             self._access.logins.take(name)
             raise HTTPException(403, REFUSALS[entrance])
