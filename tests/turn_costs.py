@@ -7,7 +7,7 @@ import sys
 import threading
 import tomllib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -40,6 +40,10 @@ class Costs:
 
     def __sub__(self, other: "Costs") -> "Costs":
         return Costs(*(mine - its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+
+def _least(costs: Iterable[Costs]) -> Costs:
+    return Costs(*map(min, zip(*map(astuple, costs), strict=True)))
 
 
 class Codes(dict[CodeType, tuple[bool, bool, int]]):
@@ -96,14 +100,17 @@ class Meter:
             loop.set_task_factory(None)
 
     async def of(self, turn: Callable[[], Awaitable[None]], turns: int = TURNS) -> Costs:
-        """The costs of a turn: the least of a few, as the system may do something beside it. The first one warms up."""
+        """The costs of a turn, without what looking costs: the least of a few of either, as the system may do something beside
+        them. The first one warms up.
+        """
         await turn()
         with self.on():
             await self._now()
-            each = [await self._of_one(turn) for _ in range(turns)]
-        return Costs(*map(min, zip(*map(astuple, each), strict=True)))
+            looks, each = zip(*[await self._of_one(turn) for _ in range(turns)], strict=True)
+        return _least(each) - _least(looks)
 
-    async def _of_one(self, turn: Callable[[], Awaitable[None]]) -> Costs:
+    async def _of_one(self, turn: Callable[[], Awaitable[None]]) -> tuple[Costs, Costs]:
+        """What a look costs, and a turn with a look."""
         start = await self._now()
         before = await self._now()
         statements, functions = len(self.statements), self._functions()
@@ -112,7 +119,7 @@ class Meter:
         self.functions_of_last = Counter()
         for code, times in (self._functions() - functions).items():
             self.functions_of_last[f"{Path(code.co_filename).name}:{code.co_qualname}"] += times
-        return await self._now() - before - (before - start)  # without what looking costs
+        return before - start, await self._now() - before
 
     async def _now(self) -> Costs:
         """What was counted so far. The engine looks at its own thread while it runs an operation, so that it is past all others."""
