@@ -12,7 +12,15 @@ import pytest
 
 from everturn.model import Inbound
 from everturn.store.operations.inbox import Accepted
-from everturn.web.connection import CLOSING_S, LINE_BYTES, MOST_HEAD, MOST_LINES, MOST_PIPELINED, Connection
+from everturn.web.connection import (
+    CLOSING_S,
+    LINE_BYTES,
+    MOST_HEAD,
+    MOST_LINES,
+    MOST_PIPELINED,
+    REQUEST_BYTES,
+    Connection,
+)
 from everturn.web.limits import Bounds
 from everturn.web.server import PATIENCE_S
 from tests.waiting import WAIT_S, poll, within
@@ -23,6 +31,8 @@ HEALTH = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
 LOGIN = b"POST /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
 BODY = b'c\r\n{"code":"x"}\r\n0\r\n'
 WATCHING = HEAD.replace(b"POST /api/chats/alice/messages", b"GET /api/chats/alice/events") + b"\r\n"
+LARGE = b"X: " + b"x" * 50_000 + b"\r\n\r\n"  # the last line of a head
+FINE = {b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 202 Accepted\r\n"}
 MUCH = b"GET /assets/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 16  # more than the system holds
 
 
@@ -73,6 +83,11 @@ async def arrived(web: Web, client: Client, size: int) -> None:
         return [each.field_bytes for each in server_sides(web, client)]
 
     await poll(lambda: received() >= [size], seen=received)
+
+
+async def body_awaited(web: Web, client: Client) -> None:
+    """Wait until the server has a whole head from this client."""
+    await poll(lambda: [each.in_body for each in server_sides(web, client)] == [True])
 
 
 @contextlib.asynccontextmanager
@@ -175,6 +190,42 @@ async def test_short_header_lines_count_for_what_they_cost(tmp_path: Path) -> No
         clients(web, half, half, half) as (oldest, *_),
     ):
         assert statuses(await oldest.rest()) == [b"503"]
+
+
+async def test_whole_heads_hold_little_together_and_the_oldest_without_a_credential_gives_way(tmp_path: Path) -> None:
+    watching = WATCHING[:-2] + LARGE
+    login = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\n" + LARGE
+    async with (
+        running(tmp_path, bounds=Bounds(held=3 * 51_000)) as web,
+        clients(web, *[b""] * 5) as (owner, oldest, *others),
+    ):
+        assert await owner.answer(watching) == b"HTTP/1.1 200 OK\r\n"
+        for client in (oldest, *others):
+            client.writer.write(login)
+            await body_awaited(web, client)
+        assert statuses(await oldest.rest()) == [b"503"]
+        assert [await each.answer(b'{"code":"x"}') for each in others] == [b"HTTP/1.1 403 Forbidden\r\n"] * 3
+        await web.post("alice", "m1", "hello")
+        async with within(WAIT_S):
+            await owner.reader.readuntil(b"echo: hello")
+
+
+@pytest.mark.parametrize(("asked", "known"), [(HEALTH, False), (post("m1"), True)])
+async def test_an_idle_connection_keeps_nothing_of_its_head(tmp_path: Path, asked: bytes, known: bool) -> None:  # noqa: FBT001
+    async with running(tmp_path, bounds=Bounds(held=51_000)) as web, clients(web, b"", b"", b"") as several:
+        for client in several:
+            assert await client.answer(asked.replace(b"\r\n\r\n", b"\r\n" + LARGE, 1)) in FINE
+            (connection,) = server_sides(web, client)
+            connection.look(asyncio.get_running_loop().time(), PATIENCE_S)
+            assert not any([connection.headers, connection.url, connection.cycle, connection.scope])
+            assert connection.authenticated() is known
+            await client.reader.readuntil(b"}")
+        assert [await client.answer(asked) in FINE for client in several] == [True] * 3
+
+
+async def test_requests_that_wait_behind_one_another_count_for_what_they_cost(tmp_path: Path) -> None:
+    async with running(tmp_path, bounds=Bounds(held=40 * REQUEST_BYTES, leaving=0)) as web, unread(web, 5):
+        await poll(lambda: len(unsent(web)) == 2, seen=lambda: unsent(web))
 
 
 async def test_an_address_has_so_many_connections_without_a_credential_and_the_oldest_gives_way(tmp_path: Path) -> None:

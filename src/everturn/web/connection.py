@@ -23,6 +23,8 @@ from everturn.web.limits import Bounds, Shared
 MOST_HEAD = 65_536
 MOST_LINES = 100
 LINE_BYTES = 160  # what a header line costs in memory beside its bytes
+SMALL_HEAD, FEW_LINES = 1_024, 24  # a whole head up to this costs less than its connection does, and is not counted
+REQUEST_BYTES = 4_096  # what a request that waits behind another costs in memory beside its head
 MOST_PIPELINED = 32
 PART = 16_384  # the parser gets no more at once, so that sizes are known this exactly
 STALLED_S = 60.0
@@ -70,9 +72,8 @@ class Connection(HttpToolsProtocol):
     stopped: tuple[int, str] | None = None  # why the parser was ended
     closing_since: float | None = None  # since when a closing connection has had the same rest to send
     unsent: int = 0  # that rest, in bytes
-    unanswered: tuple[
-        RequestResponseCycle, ...
-    ] = ()  # while requests wait behind one another: those, and the one being answered
+    part_bytes = 0  # of what the parser was given last
+    known = False  # whether the latest request showed a valid credential, once its cycle is dropped
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client that says nothing is not kept for ever."""
@@ -80,6 +81,7 @@ class Connection(HttpToolsProtocol):
         self.awaited_since = self.loop.time()
         self.shared = cast("Shared", self.server_state)
         self.address = network_of(self.client[0]) if self.client else ""
+        self.unanswered: dict[RequestResponseCycle, int] = {}  # what counts of each request that is large or not alone
         self.crowded = not self.shared.enter(self)
         if self.crowded and len(self.connections) > self.shared.bounds.connections + ABOVE:
             transport.abort()
@@ -101,15 +103,18 @@ class Connection(HttpToolsProtocol):
         for part in (data,) if len(data) <= PART else _parts(data):
             if self.ending or self.transport.is_closing():
                 return
+            self.part_bytes = len(part)
             super().data_received(part)
             if self.in_fields:
-                self._count(len(part))
+                self._count(self.part_bytes)
 
     def on_message_begin(self) -> None:
         """A head begins."""
         if len(self.pipeline) >= MOST_PIPELINED:
             self.ending, self.cycle.keep_alive = True, False  # those before are answered; the last answer says so
             raise Stop
+        if self.unanswered and self.cycle.response_complete:
+            _forget_head(self)
         if self.field_bytes:
             self._release()
         self.in_fields, self.body_bytes = True, 0
@@ -125,22 +130,23 @@ class Connection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """The head is whole. A large one, and each that waits behind another request, counts until all are answered."""
+        large = self.field_bytes or self.part_bytes > SMALL_HEAD or len(self.headers) > FEW_LINES
+        before = self.cycle
         if self.field_bytes:
             self._release()
         self.in_fields = False
         chat = None if self.crowded else _shortcut(self)
         if chat is None:
-            app, before = self.app, self.cycle
+            app = self.app
             self.app = no_room if self.crowded else app
             super().on_headers_complete()
             self.app = app
-            if self.pipeline:
-                earlier = [each for each in self.unanswered if not (each is before or each.response_complete)]
-                self.unanswered = (*earlier, before, self.cycle)
         else:
             self.cycle = Quick(chat)
         self.in_body = True  # only now: an address that is none ends the parser before there is a cycle
+        if large or self.pipeline:
+            _count_head(self, before)
 
     def on_chunk_header(self) -> None:
         """A chunk follows, or the trailers, which the parser holds line by line."""
@@ -190,7 +196,9 @@ class Connection(HttpToolsProtocol):
     def authenticated(self) -> bool:
         """Whether its latest request showed a valid credential."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
-        return isinstance(cycle, Quick) or (cycle is not None and visitor_of(cast("Scope", cycle.scope)) is not None)
+        if cycle is None:
+            return self.known
+        return isinstance(cycle, Quick) or visitor_of(cast("Scope", cycle.scope)) is not None
 
     def give_way(self) -> None:
         """End, so that another has room."""
@@ -205,6 +213,8 @@ class Connection(HttpToolsProtocol):
             _look_at_rest(self, now)
         elif self.awaited_since is not None and now - self.awaited_since > patience_s + allowed_s:
             self._give_up(408, f"the request did not arrive within {patience_s:g} s")
+        elif self.unanswered and self.cycle.response_complete and not (self.in_fields or self.in_body):
+            _forget_head(self)
 
     def _count(self, size: int) -> None:
         """An unfinished head or trailer has grown."""
@@ -212,11 +222,12 @@ class Connection(HttpToolsProtocol):
         if self.field_bytes > MOST_HEAD:
             self._give_up(431, f"the request's head, or its trailers, are larger than {MOST_HEAD} bytes")
         else:
-            self.shared.hold(self, self.field_bytes + LINE_BYTES * len(self.headers or ()))
+            whole = sum(self.unanswered.values())
+            self.shared.hold(self, whole + self.field_bytes + LINE_BYTES * len(self.headers or ()))
 
     def _release(self) -> None:
         self.field_bytes = 0
-        self.shared.release(self)
+        self.shared.hold(self, sum(self.unanswered.values()))
 
     def _answered_early(self) -> bool:
         return self.in_body and self.cycle.response_complete
@@ -233,7 +244,30 @@ class Connection(HttpToolsProtocol):
         first = not self.pipeline  # else an earlier request would be given this answer
         if first and (cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started)):
             self.transport.write(refusal(status, why).wire(*self.server_state.default_headers, CLOSE))
+            if cycle is not None:
+                cycle.disconnected = True  # it writes no second answer
         self.transport.close()
+
+
+def _count_head(connection: Connection, before: RequestResponseCycle) -> None:
+    """Count the head that just came, together with those of the requests that it waits for."""
+    address = 3 * len(connection.url)  # the request has it whole, and in two forms
+    size = address + sum(len(name) + len(value) + LINE_BYTES for name, value in connection.headers)
+    held = {each: held for each, held in connection.unanswered.items() if not each.response_complete}
+    if connection.pipeline:
+        held.setdefault(before, 0)
+        size += REQUEST_BYTES
+    held[connection.cycle] = size
+    connection.unanswered = held
+    connection.shared.hold(connection, sum(held.values()))
+
+
+def _forget_head(connection: Connection) -> None:
+    """Drop what an idle connection still has of its latest request; whether it showed a credential is kept."""
+    connection.known = connection.authenticated()
+    connection.cycle = connection.scope = None  # type: ignore[assignment]
+    connection.url, connection.headers, connection.unanswered = b"", [], {}
+    connection.shared.release(connection)
 
 
 def _look_at_rest(connection: Connection, now: float) -> None:

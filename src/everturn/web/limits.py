@@ -1,4 +1,4 @@
-"""Bounds on what clients may hold before they show a credential: connections of one address, and unfinished heads of all."""
+"""Bounds on what clients may hold before they show a credential: connections of one address, and heads of all."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ class Guarded(Protocol):
         """Its socket."""
         ...
 
+    @property
+    def field_bytes(self) -> int:
+        """What there is of an unfinished head or of unfinished trailers."""
+        ...
+
     def authenticated(self) -> bool:
         """Whether its latest request showed a valid credential."""
         ...
@@ -43,7 +48,7 @@ class Bounds:
 
     connections: int = MOST_CONNECTIONS
     of_address: int = MOST_OF_ADDRESS  # connections without a credential; 0: no bound
-    held: int = MOST_HELD  # bytes of unfinished heads and trailers of all connections
+    held: int = MOST_HELD  # bytes of heads and trailers of all connections
     leaving: int = MOST_LEAVING  # connections that gave way and still have something to send
 
 
@@ -81,16 +86,20 @@ class Shared(ServerState):
         self.release(connection)
 
     def hold(self, connection: Guarded, size: int) -> None:
-        """A connection has this much of an unfinished head."""
+        """A connection has heads of this size: an unfinished one, and those of requests that are not answered yet."""
+        if not size:
+            self.release(connection)
+            return
         self._held += size - self._heads.get(connection, 0)
         self._heads[connection] = size
         while self._held > self.bounds.held:
             oldest = next(iter(self._heads))
             self.release(oldest)
-            self._end(oldest)
+            if oldest.field_bytes or not oldest.authenticated():
+                self._end(oldest)
 
     def release(self, connection: Guarded) -> None:
-        """Its head is whole, or it ended."""
+        """It has no head any more."""
         self._held -= self._heads.pop(connection, 0)
 
     def _make_room(self) -> bool:
