@@ -248,6 +248,17 @@ async def test_a_right_secret_is_let_in_where_others_guess(tmp_path: Path) -> No
         assert await status_with(web, Authorization=f"Bearer {early}") == 429
 
 
+async def test_a_secret_that_was_just_made_is_let_in_where_others_guess(tmp_path: Path) -> None:
+    """No time passes: what is in force was read before they were made."""
+    async with running(tmp_path, door=Door(per_minute=5, clock=ManualClock())) as web:
+        guesses = [await status_with(web, Authorization="Bearer guess") for _ in range(7)]
+        assert guesses[-1] == 429
+        assert await status_with(web, Authorization=f"Bearer {await made_key(web, 'new', 'read')}") == 200
+        async with web.browser() as page:
+            assert (await page.get("/web/me")).status_code == 200
+        assert await status_with(web, Authorization="Bearer guess") == 429
+
+
 async def test_a_stranger_at_the_owners_address_does_not_keep_the_owner_out(tmp_path: Path) -> None:
     async with running(tmp_path, door=Door(per_minute=5, clock=ManualClock())) as web:
         login = await web.serving.app.visits.make()

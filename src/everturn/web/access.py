@@ -47,6 +47,7 @@ LOOK_UP_S = 2.0
 RECOGNISED_WITHIN_S = 2.0  # where nobody is turned away
 KNOWN_FOR_S = 1.0  # so long the hashes of all keys and visits are good for addresses that guess
 KNOWN = 10_000  # and so many; where there are more, every secret is looked up
+MADE = 1_000  # the newest ones that this process made: a reading of all may have begun before
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,9 @@ class Access:
         self._looking_up = 0
         self._noted: dict[str, float] = {}
         self._known: frozenset[str] = frozenset()
-        self._known_at: float | None = None
-        self._learning: asyncio.Future[None] | None = None
+        self._known_at = 0.0
+        self._learning: asyncio.Future[bool] | None = None
+        self._made: dict[str, None] = {}
         self._per_minute = per_minute
         self._requests = Buckets(clock, per_minute, 60 / per_minute) if per_minute else None
         self.logins = Buckets(clock, LOGINS, LOGIN_REFILL_S)
@@ -137,6 +139,12 @@ class Access:
             why = web_words.only_the_owner if owner_only else lambda name: web_words.not_in_scope(name, wanted)
             raise NotAdmitted(refusal(403, why(visitor.name)))
         scope[VISITOR] = visitor
+
+    def made(self, secret_hash: str) -> None:
+        """A key or a visit was made here: it is admitted from now on, also where others guess."""
+        self._made[secret_hash] = None
+        if len(self._made) > MADE:
+            del self._made[next(iter(self._made))]
 
     async def again(self, visitor: Visitor) -> bool:
         """Whether who was let in would still be."""
@@ -196,17 +204,24 @@ class Access:
         """
         if self._requests is None or not self._requests.is_empty(f"address {address_of(scope)}"):
             return True
+        if secret_hash in self._known or secret_hash in self._made:
+            return True
         now = self._clock.monotonic()
-        if secret_hash not in self._known and (self._known_at is None or now - self._known_at >= KNOWN_FOR_S):
+        if self._learning is None or now - self._known_at >= KNOWN_FOR_S:
             self._known_at = now
             self._learning = asyncio.ensure_future(self._learn())
             self._learning.add_done_callback(_heard)
-        if self._learning is not None and not self._learning.done():
-            await asyncio.shield(self._learning)
+        if not await asyncio.shield(self._learning):  # nobody knows what is wrong, until it is tried again
+            raise NotAdmitted(not_now(web_words.CANNOT_LOOK_UP))
         return secret_hash in self._known or len(self._known) >= KNOWN
 
-    async def _learn(self) -> None:
-        self._known = await self.look_up(partial(self._store.read, secrets_in_force, self._clock.now(), KNOWN))
+    async def _learn(self) -> bool:
+        """Read which secrets are in force; False when that failed. Many wait for it: an error would keep the frames of all of them."""
+        try:
+            self._known = await self.look_up(partial(self._store.read, secrets_in_force, self._clock.now(), KNOWN))
+        except (NotAdmitted, StoreError):
+            return False
+        return True
 
     async def look_up(self, ask: Callable[[], asyncio.Future[T]]) -> T:
         """Ask the database who somebody is who was not admitted yet. While it does not answer, so many questions wait for it and no
@@ -283,6 +298,6 @@ def _text(scope: Request, name: bytes) -> str | None:
     return None if value is None else value.decode("latin-1")
 
 
-def _heard(future: asyncio.Future[None]) -> None:
+def _heard(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()  # a store that cannot write says so elsewhere

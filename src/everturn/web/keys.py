@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -17,7 +16,7 @@ from everturn.decide.access import GRANTABLE
 from everturn.model import Json
 from everturn.store.interface import Store
 from everturn.store.operations.access import BY_OWNER, AccessKey, add_key, list_keys, revoke_key
-from everturn.web.access import THE_OWNER, hashed, visitor_of
+from everturn.web.access import THE_OWNER, Access, hashed, visitor_of
 from everturn.web.answers import BadRequest
 from everturn.web.bodies import json_response, small_body
 from everturn.web.queries import query_of
@@ -64,10 +63,10 @@ def check_key(name: str, scopes: tuple[str, ...]) -> None:
 class Keys:
     """The endpoints."""
 
-    def __init__(self, store: Store, clock: Clock, on_end: Callable[[], None]) -> None:
+    def __init__(self, access: Access, store: Store, clock: Clock) -> None:
+        self._access = access
         self._store = store
         self._clock = clock
-        self._on_end = on_end
 
     def routes(self) -> list[Route]:
         """Where they are."""
@@ -92,6 +91,7 @@ class Keys:
             raise HTTPException(409, str(error)) from None
         except (msgspec.DecodeError, ValueError) as error:
             raise BadRequest(str(error)) from None
+        self._access.made(hashed(secret))
         return json_response({"name": wanted.name, "scopes": wanted.scopes, "key": secret}, 201)
 
     async def revoke(self, request: Request) -> Response:
@@ -101,7 +101,7 @@ class Keys:
         revoked = await self._store.run(revoke_key, name, self._clock.now(), with_made=with_made)
         if revoked is None:
             raise HTTPException(404, web_words.no_such_key(name[:NAME_CHARS]))
-        self._on_end()
+        self._access.on_end()
         return json_response({"revoked": name, "also": list(revoked.also), "left": list(revoked.left)})
 
 

@@ -110,7 +110,7 @@ def make_app(
     )
     access.on_end = partial(_on_end, events, v1)
     visits = Visits(access, store, clock)
-    routes = [*control_routes(control, store, chats), *Keys(store, clock, access.on_end).routes(), *visits.routes()]
+    routes = [*control_routes(control, store, chats), *Keys(access, store, clock).routes(), *visits.routes()]
     routes += [*Metrics(meters or Meters(), store, events, clock).routes(), *ChannelList(store, clock).routes()]
     routes += hooks.routes() if hooks is not None else []
     routes += Pairing(people, clock).routes() if people is not None else []

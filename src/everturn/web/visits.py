@@ -102,6 +102,7 @@ class Visits:
         if entrance is not Entrance.OPEN:
             self._access.logins.take(name)
             raise HTTPException(403, REFUSALS[entrance])
+        self._access.made(hashed(secret))
         return self._with_cookie(Response(status_code=204), secret, VISIT_S)
 
     async def log_out(self, request: Request) -> Response:
