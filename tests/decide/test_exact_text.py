@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from everturn.decide.exact_text import exact, exact_json
+from everturn.decide.exact_text import BLANK, exact, exact_json
 
 PLAIN = [
     "ls -l",
@@ -33,6 +33,7 @@ def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
         ("a\tb\rc\x00", r"a\tb\rc\x00"),
         ("rm\u2800-rf", r"rm\u2800-rf"),
         ("x\u3164y\uffa0z\u115f\u1160", r"x\u3164y\uffa0z\u115f\u1160"),
+        ("x\U00013441y\U00013442", r"x\U00013441y\U00013442"),
         ("a\u200bb\u200dc\ufeff\u2060", r"a\u200bb\u200dc\ufeff\u2060"),
         ("a\u202eb\u2066c\u2069\u200f", r"a\u202eb\u2066c\u2069\u200f"),
         ("a\u00a0b\u2003c\u3000\u2028", r"a\xa0b\u2003c\u3000\u2028"),
@@ -45,6 +46,11 @@ def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
 )
 def test_what_can_not_be_seen_is_an_escape_and_a_backslash_is_two(text: str, shown: str) -> None:
     assert exact(text) == shown
+
+
+def test_blanks_that_python_does_not_know_as_letters_yet_are_blanks() -> None:
+    """Python 3.11 escapes them as unassigned; since Unicode 15 they are letters, the blank hieroglyphs."""
+    assert {"\U00013441", "\U00013442"} <= BLANK
 
 
 def test_no_character_is_lost_or_looks_like_nothing() -> None:

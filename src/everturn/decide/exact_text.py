@@ -17,11 +17,13 @@ LONGEST_REQUEST = 2_000  # with the words of a tool in front; the whole fits int
 INDENT = "    "  # in front of each line of a call in a request: adapters show such lines in monospace
 _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 # Letters, marks and symbols without a shape: fillers, variation selectors and blanks. The other invisible ones are controls or spaces.
-_BLANK = frozenset(
+# Some are letters only since a newer Unicode: what is escaped must not depend on the version of Python.
+BLANK = frozenset(
     chr(code)
     for first, last in (
         (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
-        (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFFC, 0xFFFC), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159), (0xE0000, 0xE0FFF),
+        (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFFC, 0xFFFC), (0x13441, 0x13442), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159),
+        (0xE0000, 0xE0FFF),
     )
     for code in range(first, last + 1)
 )  # fmt: skip
@@ -58,7 +60,7 @@ def _escaped(text: str) -> str:
         marks = marks + 1 if kind[0] == "M" else 0 if kind[0] == "L" else _MOST_MARKS
         hidden = kind[0] in "CZ" and char != " "
         loose = kind == "Me" or (kind[0] == "M" and marks > _MOST_MARKS)
-        shown.append(_escape(char) if hidden or loose or char in _BLANK else char)
+        shown.append(_escape(char) if hidden or loose or char in BLANK else char)
     return "".join(shown)
 
 
