@@ -10,7 +10,7 @@ from typing import Any
 import uvloop
 
 from everturn import points
-from tests.crash.lives import Life, live, play
+from tests.crash.lives import DONE, Life, live, play
 from tests.waiting import WAIT_S
 
 # There is one such server for all who use it in a process, and one list: what is not on it every child imports anew.
@@ -51,12 +51,15 @@ def run_process(target: Callable[..., None], *args: object) -> int:
 
 
 def run_here(life: Coroutine[Any, Any, int]) -> int:
-    """Live a life without a death in this process; what would be its exit code."""
+    """Live a life without a death in this process; what would be its exit code. What still runs of one that failed is abandoned."""
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(life)
+        code = runner.run(life)
     finally:
         points.install(None)
+    if code == DONE:
+        runner.close()
+    return code
 
 
 def run_life(life: Life) -> int:

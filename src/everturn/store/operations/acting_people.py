@@ -43,7 +43,7 @@ def act_on_person(act: PersonAct) -> Op[PersonActed | Impossible]:
     """Do it once; asked again with the same id it says the same."""
     rows = yield sql(DONE_BEFORE, act.id)
     if rows:
-        action, target, key, said, _, _ = rows[0]
+        action, target, key, said, _ = rows[0]
         return PersonActed(said=said, person=target, key=key or None) if action == act.action else _conflict()
     done = yield from _approve(act) if act.person is None else _decide(act, *act.person)
     if isinstance(done, PersonActed):
