@@ -17,6 +17,7 @@ CREATE_TABLE = f"CREATE TABLE IF NOT EXISTS {TABLE} (version INTEGER PRIMARY KEY
 SELECT_VERSION = f"SELECT coalesce(max(version), 0) FROM {TABLE}"
 INSERT_VERSION = f"INSERT INTO {TABLE} (version, applied_at) VALUES ($1, $2)"
 
+_TABLE = re.compile(r"CREATE TABLE (\w+)")
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
 
 
@@ -38,6 +39,11 @@ def load(directory: Path) -> list[Migration]:
         raise FileNotFoundError(f"expected migrations 0001_name.sql, 0002_name.sql, ... in {directory}")
     pairs = zip(versions, paths, strict=True)
     return [Migration(version, path.stem, path.read_text(encoding="utf-8")) for version, path in pairs]
+
+
+def tables_of(migrations: list[Migration]) -> frozenset[str]:
+    """The tables that they make."""
+    return frozenset(name for each in migrations for name in _TABLE.findall(each.text))
 
 
 def missing(migrations: list[Migration], version: int, database: str) -> list[Migration]:

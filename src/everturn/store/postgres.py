@@ -22,7 +22,7 @@ from everturn.meters import StoreMeters
 from everturn.store.death import OnDeath, end_process
 from everturn.store.interface import GRACE_S, Op, P, Rows, sql
 from everturn.store.migrations import SCHEMA, load
-from everturn.store.postgres_server import PostgresServer, is_conflict, is_damage, is_fault, is_upset
+from everturn.store.postgres_server import PostgresServer, is_conflict, is_damage, is_fault
 
 if TYPE_CHECKING:
     from everturn.store.postgres_server import Connection
@@ -99,8 +99,9 @@ class PostgresStore:
         grace_s: float = GRACE_S,
     ) -> Self:
         """Bring the schema up to date; further connections are made when they are needed."""
-        server = PostgresServer.at(url, command_timeout_s)
-        first = await server.prepare(load(schema / "postgres"))
+        migrations = load(schema / "postgres")
+        server = PostgresServer.at(url, command_timeout_s, migrations)
+        first = await server.prepare(migrations)
         return cls(server, first, connections, on_death, close_within_s, grace_s)
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
@@ -302,7 +303,7 @@ class Link:
             return True
         if reading and isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             return False  # it tried to write
-        return is_fault(error) or is_upset(error)
+        return is_fault(error) or self._server.is_upset(error)
 
     async def _leave(self, error: Exception) -> None:
         """After a conflict the connection is good; after anything else nobody knows."""

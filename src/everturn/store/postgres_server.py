@@ -10,7 +10,7 @@ import asyncpg
 
 from everturn.errors import ConfigError, StoreError, StoreUnavailable, StoreUnusable
 from everturn.store.address import without_password
-from everturn.store.migrations import CREATE_TABLE, INSERT_VERSION, SELECT_VERSION, TABLE, Migration, missing
+from everturn.store.migrations import CREATE_TABLE, INSERT_VERSION, SELECT_VERSION, TABLE, Migration, missing, tables_of
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -27,7 +27,8 @@ SETTINGS = {
 
 REFUSED = ("28", "3D", "42501")  # who we are, which database, what we may do
 CONFLICTS = ("40001", "40P01", "55P03")  # somebody was quicker: run it again
-UPSET = ("3F", "42P01", "42501")  # our tables are away or closed to us: somebody restores a backup, or takes rights
+UPSET = ("3F", "42501")  # our tables are away or closed to us: somebody restores a backup, or takes rights
+UNDEFINED_TABLE = "42P01"  # the same, if it is one of ours
 DAMAGED = ("XX001", "XX002")  # a page or an index
 FAULTS = ("08", "53", "57", "58", "40", "25006", "25P03", "55P03")
 
@@ -39,10 +40,11 @@ class PostgresServer:
     url: str = field(repr=False)
     command_timeout_s: float
     name: str
+    tables: frozenset[str]  # ours
 
     @classmethod
-    def at(cls, url: str, command_timeout_s: float) -> PostgresServer:
-        return cls(url, command_timeout_s, without_password(url))
+    def at(cls, url: str, command_timeout_s: float, migrations: list[Migration]) -> PostgresServer:
+        return cls(url, command_timeout_s, without_password(url), tables_of(migrations))
 
     async def connect(self) -> Connection:
         """A new connection; its commands give up after a while, so that a dead network is noticed."""
@@ -80,6 +82,12 @@ class PostgresServer:
                     await connection.execute(migration.text, timeout=MIGRATE_WITHIN_S)
                     await connection.execute(INSERT_VERSION, migration.version, time.time())
 
+    def is_upset(self, error: Exception) -> bool:
+        """What keeps every operation from its rows, though the server answers; it passes when somebody puts it right."""
+        if sqlstate(error) == UNDEFINED_TABLE:
+            return any(f'"{name}"' in str(error) for name in self.tables)
+        return sqlstate(error).startswith(UPSET)
+
     def explain(self, error: Exception) -> StoreError | ConfigError:
         """What an error at the start means to the owner."""
         if is_fault(error):
@@ -113,11 +121,6 @@ def sqlstate(error: Exception) -> str:
 def is_fault(error: Exception) -> bool:
     """Something that passes: the network, the server, or another transaction in the way."""
     return isinstance(error, OSError) or sqlstate(error).startswith(FAULTS)
-
-
-def is_upset(error: Exception) -> bool:
-    """What keeps every operation from its rows, though the server answers; it passes when somebody puts it right."""
-    return sqlstate(error).startswith(UPSET)
 
 
 def is_damage(error: Exception) -> bool:
