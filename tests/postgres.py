@@ -44,6 +44,9 @@ SETTINGS = {
 }
 # Safe against the death of any process, not of the machine: WAL still reaches the kernel at each commit.
 FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
+# Tests connect thousands of times and store little: what each new connection maps and reports costs more than what it asks.
+FAST_SETTINGS |= {"shared_buffers": "16MB", "track_counts": "off", "update_process_title": "off"}
+FAST_SETTINGS |= {"wal_level": "minimal", "max_wal_senders": "0"}
 
 
 class PostgresServer:

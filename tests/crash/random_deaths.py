@@ -78,15 +78,13 @@ async def found_in(url: str, text: str) -> dict[str, int]:
         await store.close()
 
 
-def homes_in(folder: Path, database: str) -> list[Home]:
-    """Several on SQLite, one on PostgreSQL."""
-    files = [Home(f"sqlite:///{folder / str(n) / 'everturn.db'}", folder / str(n)) for n in range(SQLITE_HOMES)]
-    return [*files, Home(database, folder / "postgres")]
+def files_in(folder: Path) -> list[Home]:
+    """Several homes on SQLite."""
+    return [Home(f"sqlite:///{folder / str(n) / 'everturn.db'}", folder / str(n)) for n in range(SQLITE_HOMES)]
 
 
-def die_at_random(folder: Path, database: str, deaths: int, seed: int) -> list[Home]:
-    """Promise 7: after so many deaths no table of any home holds a word of any note; the homes."""
-    homes = homes_in(folder, database)
+def die_at_random(homes: list[Home], deaths: int, seed: int) -> None:
+    """Promise 7: after so many deaths no table of any home holds a word of any note."""
     for number in range(deaths):
         assert homes[number % len(homes)].live(seed + number), f"process {number - len(homes)}"
     assert all(home.ended() for home in homes)
@@ -95,4 +93,3 @@ def die_at_random(folder: Path, database: str, deaths: int, seed: int) -> list[H
         assert len(found) > 30
         assert {column: rows for column, rows in found.items() if rows} == {}
         assert sum(asyncio.run(found_in(home.url, "hello")).values()) > 0
-    return homes

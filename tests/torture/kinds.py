@@ -14,7 +14,7 @@ from tests.crash.matrix_story import FAULTS as OF_MATRIX
 from tests.crash.matrix_story import REVOKED as REVOKED_ON_MATRIX
 from tests.crash.matrix_story import kill_matrix
 from tests.crash.model_kills import kill_model_turns
-from tests.crash.random_deaths import die_at_random, unheard
+from tests.crash.random_deaths import Home, die_at_random, files_in, unheard
 from tests.crash.stories import Totals, tell, tell_one
 from tests.crash.telegram_deaths import die_under_faults
 from tests.crash.telegram_story import FAULTS as OF_TELEGRAM
@@ -97,7 +97,8 @@ def growing_single(room: Room, seed: int) -> str:
 
 
 def notes(room: Room, seed: int) -> str:
-    homes = die_at_random(room.folder, room.database, 120, seed)
+    homes = [*files_in(room.folder), Home(room.database, room.folder / "postgres")]
+    die_at_random(homes, 120, seed)
     return f"120 deaths, {len(unheard(homes))} kinds of notes did not come"
 
 
