@@ -45,7 +45,7 @@ run: $(venv)/.run ## install what is needed, then start the gateway under its su
 	@echo "$$NEXT"
 	$(venv)/bin/everturn run --supervise
 
-setup: $(venv)/.test $(venv)/.local $(venv)/.clients $(venv)-synapse/.synapse ## install what the tests need: packages, PostgreSQL, Chromium, Synapse
+setup: $(venv)/.test $(venv)/.local $(venv)/.clients $(venv)-synapse/.synapse $(venv)/.collected ## install what the tests need: packages, PostgreSQL, Chromium, Synapse
 	scripts/setup-test
 	@$(python) -m compileall -q src
 
@@ -106,6 +106,11 @@ $(venv)/.local: requirements/local.txt $(venv)/.made
 # Another reader of our local Telegram. Without dependencies: see requirements/clients.in.
 $(venv)/.clients: requirements/clients.txt $(venv)/.test
 	$(pip) install --no-deps --require-hashes -r $<
+	touch $@
+
+# What pytest makes of each test file is made once, not by all workers at the same time.
+$(venv)/.collected: $(venv)/.test $(venv)/.local $(venv)/.clients
+	$(python) -m pytest -q --collect-only > /dev/null
 	touch $@
 
 $(venv)/.pins: requirements/pins.txt $(venv)/.made
