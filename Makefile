@@ -5,9 +5,8 @@ PYTHON ?= python3
 MINUTES ?= 10
 KIND ?=
 SEED ?=
-# Half of the time a test waits for others: three keep two cores busy. Those of `make test` wait more.
+# Half of the time a test waits for others: three keep two cores busy.
 WORKERS ?= 3
-test: WORKERS = 4
 tests = $(python) -m pytest -q -n $(WORKERS) --dist worksteal --stage
 SHELL := /bin/sh
 # Bytecode is kept: hundreds of processes that the tests start would compile everything again.
