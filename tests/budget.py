@@ -17,7 +17,6 @@ from everturn.testing_waiting import PATIENCE
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
 SLOWEST = 30
-PARTS = 3
 
 
 def raised(before: Mapping[str, Any], now: Mapping[str, Any], files: Collection[str]) -> list[str]:
@@ -46,19 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
     stage = config.getoption("--stage")
     if stage and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Budget(stage), "everturn-budget")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Each of three workers, which take the tests in parts that follow each other, begins with what takes long: a test of a minute
-    that comes last would let the others wait for it.
-    """
-    stage = config.getoption("--stage")
-    files = tomllib.loads(BUDGETS.read_text(encoding="utf-8"))[stage]["files"] if stage else {}
-    long = [each for each in items if each.nodeid.partition("::")[0] in files]
-    others = [each for each in items if each.nodeid.partition("::")[0] not in files]
-    part = -(-len(others) // PARTS)
-    items[:] = [each for n in range(PARTS) for each in (*long[n::PARTS], *others[n * part : (n + 1) * part])]
 
 
 class Budget:
