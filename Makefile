@@ -44,9 +44,10 @@ run: $(venv)/.run ## install what is needed, then start the gateway under its su
 	@echo "$$NEXT"
 	$(venv)/bin/everturn run --supervise
 
-setup: $(venv)/.test $(venv)/.local $(venv)/.clients $(venv)-synapse/.synapse $(venv)/.collected ## install what the tests need: packages, PostgreSQL, Chromium, Synapse
+setup: $(venv)/.test $(venv)/.local $(venv)/.clients $(venv)-synapse/.synapse ## install what the tests need: packages, PostgreSQL, Chromium, Synapse
 	scripts/setup-test
 	@$(python) -m compileall -q src
+	@$(MAKE) --silent --no-print-directory $(venv)/.collected
 
 test: setup ## rules, both engines, web, platforms, and one short real run of each kind (at most 5 minutes)
 	$(tests) test --ignore tests/test_house_rules.py --ignore tests/test_docs.py # these two are a part of `check`
