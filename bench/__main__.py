@@ -1,4 +1,4 @@
-"""`python -m bench [NAME ...]`: measure speed as ratios of one run. Without a name every figure is measured."""
+"""`python -m bench [NAME ...]`: measure speed as ratios of one run. Without a name every benchmark is run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import importlib
 import logging
 import sys
 import time
+import traceback
 
 import structlog
 import uvloop
 
 from bench.disk import RESULTS
 from bench.report import Line, keep, say, table
-from everturn.app import tune_interpreter
+from everturn.app.composition import tune_interpreter
 
-FIGURES = (
+BENCHMARKS = (
     "turns",
     "http_turns",
     "size",
@@ -37,21 +38,30 @@ OTHERS = ("profile", "reach")  # by name only
 
 
 def main(names: list[str]) -> int:
-    """Measure, print, keep."""
-    unknown = set(names) - {*FIGURES, *OTHERS}
+    """Run the benchmarks, print and keep their numbers. One that fails does not stop the others."""
+    unknown = set(names) - {*BENCHMARKS, *OTHERS}
     if unknown:
-        say(f"there is no figure {', '.join(sorted(unknown))}; there are: {', '.join((*FIGURES, *OTHERS))}")
+        say(f"there is no benchmark {', '.join(sorted(unknown))}; there are: {', '.join((*BENCHMARKS, *OTHERS))}")
         return 2
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     tune_interpreter()
-    lines = [line for name in names or FIGURES for line in figure(name)]
+    lines: list[Line] = []
+    failed: list[str] = []
+    for name in names or BENCHMARKS:
+        try:
+            lines += run_benchmark(name)
+        except Exception:  # noqa: BLE001  the others are worth their minutes
+            traceback.print_exc()
+            failed.append(name)
     say(f"\n{table(lines)}\n")
     keep(lines, RESULTS)
-    return 0
+    if failed:
+        say(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
 
 
-def figure(name: str) -> list[Line]:
-    """One figure, in an event loop of its own."""
+def run_benchmark(name: str) -> list[Line]:
+    """Run one benchmark, in an event loop of its own."""
     module = importlib.import_module(f"bench.{name}")
     say(f"\n{name}: {module.METHOD}")
     began = time.perf_counter()

@@ -14,8 +14,8 @@ from bench.load import Load, MakeRequest, post, run
 from bench.report import Line, at_least, say, shown
 from bench.rounds import Block, Sample, in_turn, median_ratio, rate
 from bench.running import Running
-from bench.serving import HOST, TOKEN, bare, cookie_of, door_of, raw_hello, starlette_hello
-from everturn.gateway.parts import Settings
+from bench.serving import HOST, TOKEN, bare, cookie_of, front_of, raw_hello, starlette_hello
+from everturn.lifecycle.parts import Settings
 
 METHOD = (
     "64 keep-alive connections from a process of its own post messages (16 to a chat, then the next chat); acknowledged after "
@@ -57,15 +57,15 @@ async def measure() -> list[Line]:
             busy = await Running.open(f"sqlite:///{path / 'busy.db'}", api=True, settings=SETTINGS)
             held.gateway.turns.close()
             hello_side = _side((await stack.enter_async_context(bare(starlette_hello(HELLO)))).port, hello)
-            door = await stack.enter_async_context(door_of(held))
+            front = await stack.enter_async_context(front_of(held))
             sides = {
-                "held": _side(door.port, message),
-                "page": _side(door.port, partial(page_message, await cookie_of(door), door.port)),
+                "held": _side(front.port, message),
+                "page": _side(front.port, partial(page_message, await cookie_of(front), front.port)),
                 "hello": hello_side,
                 "raw": _side((await stack.enter_async_context(bare(raw_hello))).port, hello),
             }
             samples = await in_turn(sides, ROUNDS)
-            busy_side = _side((await stack.enter_async_context(door_of(busy))).port, message)
+            busy_side = _side((await stack.enter_async_context(front_of(busy))).port, message)
             with_turns = await in_turn({"busy": _then(busy_side, busy.idle), "hello": hello_side}, 2, warm_up=0)
         await held.abandon()
         await busy.abandon()
@@ -77,8 +77,8 @@ async def held_and_hello(rounds: int) -> dict[str, list[Sample]]:
     with folder() as path:
         held = await Running.open(f"sqlite:///{path / 'held.db'}", api=True, settings=SETTINGS)
         held.gateway.turns.close()
-        async with door_of(held) as door, bare(starlette_hello(HELLO)) as other:
-            samples = await in_turn({"held": _side(door.port, message), "hello": _side(other.port, hello)}, rounds)
+        async with front_of(held) as front, bare(starlette_hello(HELLO)) as other:
+            samples = await in_turn({"held": _side(front.port, message), "hello": _side(other.port, hello)}, rounds)
         await held.abandon()
     return samples
 

@@ -1,4 +1,4 @@
-"""What a connected account of a chat platform costs in memory: growth of this process from a few accounts to many."""
+"""Memory of a connected account of a chat platform: growth of this process from a few accounts to many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where benchmarks write: `.bench/` beside the sources, on the real disk; what is dear to build stays there."""
+"""Where benchmarks write: `.bench/` beside the sources, on the real disk; what takes long to build stays there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESULTS = ROOT / "bench" / "results.json"
 
 
 def kept() -> Path:
-    """The folder that outlives a run; git ignores it by its own word."""
+    """The folder that outlives a run; its own .gitignore hides it from git."""
     KEPT.mkdir(exist_ok=True)
     (KEPT / ".gitignore").write_text("*\n", encoding="utf-8")
     return KEPT

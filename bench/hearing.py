@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import uvloop
 
 from bench.load import post
-from everturn.web.room import room_for
+from everturn.web.wire.room import room_for
 
 STAMP = re.compile(rb"@(\d+)")
 ENDED = b'"state":"answered"'
@@ -19,7 +19,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True)
 class Hearing:
-    """Where to, and how many watch."""
+    """The address, and how many watch."""
 
     host: str
     port: int

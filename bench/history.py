@@ -11,9 +11,9 @@ import apsw
 
 from bench.disk import folder
 from bench.report import Line, at_most, say
+from everturn.sessions.rows.transcripts import last_messages
 from everturn.store.interface import Store
 from everturn.store.open import open_store
-from everturn.store.operations.transcripts import last_messages
 
 METHOD = (
     "a conversation with 1,000 and one with 100,000 messages in one database; the last 100 of each through "

@@ -1,4 +1,4 @@
-"""Homes with any number of conversations, each as one real turn leaves it: one is lived, the rest are copies of its rows."""
+"""Homes with any number of conversations, each as one real turn leaves it: one is real, the rest are copies of its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import apsw
 from bench.disk import kept
 from bench.report import say
 from bench.running import Running
-from everturn.home import Home
+from everturn.home.folder import Home
 from everturn.store.migrations import SCHEMA
 
 PATTERN = "chat-00000000"
@@ -60,7 +60,7 @@ def database(home: Path) -> Path:
 
 
 def warm(home: Path) -> None:
-    """Read the file once: what the system had put out of memory is no part of the comparison."""
+    """Read the file once, so that a cold page cache is no part of the comparison."""
     with database(home).open("rb") as file:
         while file.read(1 << 24):
             pass
@@ -79,8 +79,8 @@ async def _live_once(home: Path) -> None:
 
 
 def _multiply(home: Path, sessions: int) -> None:
-    """Write the copies, oldest first, so that tables are filled in the order in which life fills them."""
-    began, told = time.monotonic(), time.monotonic()
+    """Write the copies, oldest first, so that tables are filled in the order in which a gateway fills them."""
+    began, said_at = time.monotonic(), time.monotonic()
     db = apsw.Connection(str(database(home)))
     for pragma in ("journal_mode=off", "synchronous=off", "cache_size=-1000000", "locking_mode=exclusive"):
         db.execute(f"PRAGMA {pragma}").fetchall()
@@ -94,8 +94,8 @@ def _multiply(home: Path, sessions: int) -> None:
         with db:
             for copy in copies:
                 db.execute(copy, (numbers[0], numbers[-1], sessions))
-        if time.monotonic() > told + 5:
-            told = time.monotonic()
+        if time.monotonic() > said_at + 5:
+            said_at = time.monotonic()
             say(f"  building {home.name}: {numbers[-1]:,} of {sessions:,}")
     for _, text in indexes:
         db.execute(str(text))

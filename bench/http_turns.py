@@ -8,10 +8,10 @@ from bench.disk import folder
 from bench.report import Line, at_most, say
 from bench.rounds import Sample, commits, in_turn, median_ratio, rate
 from bench.running import Running
-from bench.serving import HOST, TOKEN, door_of
+from bench.serving import HOST, TOKEN, front_of
 from bench.watching import Talk, talk
 from bench.yardstick import Yardstick
-from everturn.web.server import Serving
+from everturn.web.wire.server import Serving
 
 METHOD = (
     "a client process posts a message, waits for the turn's `answered` on the chat's event stream, posts the next; "
@@ -23,8 +23,8 @@ BLOCK_S = 2.0
 LONELY_TURNS = 200
 
 
-class Door:
-    """Blocks of talk through one door."""
+class HttpTurns:
+    """Blocks of turns over HTTP with one gateway."""
 
     def __init__(self, running: Running, serving: Serving) -> None:
         self._running = running
@@ -45,12 +45,12 @@ async def measure() -> list[Line]:
     with folder() as path:
         yardstick = Yardstick(path / "yardstick.db")
         running = await Running.open(f"sqlite:///{path / 'everturn.db'}", api=True)
-        async with door_of(running) as serving:
-            door = Door(running, serving)
-            sides = {"yardstick": lambda: yardstick.measure(SESSIONS, BLOCK_S), "http": lambda: door.measure(SESSIONS)}
+        async with front_of(running) as serving:
+            http = HttpTurns(running, serving)
+            sides = {"yardstick": lambda: yardstick.measure(SESSIONS, BLOCK_S), "http": lambda: http.measure(SESSIONS)}
             samples = await in_turn(sides, ROUNDS)
             say("  64 chats measured; now one alone")
-            lonely = [await door.measure(1, LONELY_TURNS) for _ in range(2)]
+            lonely = [await http.measure(1, LONELY_TURNS) for _ in range(2)]
         await running.close()
         yardstick.close()
     ours = samples["http"]

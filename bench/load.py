@@ -24,7 +24,7 @@ MakeRequest = Callable[[int, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Where to, what, how much."""
+    """The address, the request, and how many of them."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""Matrix: reading a homeserver's news against parsing them alone, messages through the adapter into the database against the
+"""Matrix: reading a homeserver's updates against parsing them alone, messages through the adapter into the database against the
 same of a platform in memory, and what an account costs.
 """
 
@@ -21,14 +21,14 @@ from bench.report import Line, shown
 from bench.rounds import Sample, cpu_us, in_turn, median_ratio, rate
 from everturn import points
 from everturn.clock import SystemClock
-from everturn.gateway.parts import Settings
+from everturn.inbox.rows.inbox import move_cursor
+from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound
 from everturn.platform.matrix import MatrixPlatform, MatrixSettings
-from everturn.platform.matrix.reading import Reader
-from everturn.platform.matrix.rooms import Room
+from everturn.platform.matrix.reading import MatrixReader
+from everturn.platform.matrix.rooms import MatrixRoom
 from everturn.platform.matrix.wire import Sync, understood
 from everturn.store.open import open_store
-from everturn.store.operations.inbox import move_cursor
 from everturn.testing import FakePlatform, ScriptedAgent, World
 from tests.synapse import Person, SynapseServer
 
@@ -119,7 +119,7 @@ def _adapter(bot: Person) -> MatrixPlatform:
 
 
 def _ours(raw: bytes, user: str):  # noqa: ANN202  a Block
-    reader = Reader(user, listening=True)
+    reader = MatrixReader(user, listening=True)
 
     async def run() -> Sample:
         began, cpu = time.perf_counter(), time.process_time()
@@ -129,9 +129,11 @@ def _ours(raw: bytes, user: str):  # noqa: ANN202  a Block
     return run
 
 
-def _translated(reader: Reader, raw: bytes) -> list[Inbound]:
+def _translated(reader: MatrixReader, raw: bytes) -> list[Inbound]:
     rooms = msgspec.json.decode(raw, type=Sync).rooms.join.items()
-    found = [reader.read(event, Room(room)) for room, about in rooms for event in understood(about.timeline.events)]
+    found = [
+        reader.read(event, MatrixRoom(room)) for room, about in rooms for event in understood(about.timeline.events)
+    ]
     return [each for each in found if each is not None]
 
 

@@ -1,4 +1,4 @@
-"""The scripted model of `everturn.testing_model` as a process of its own, and the clients that both sides of a comparison use."""
+"""The scripted model of `everturn.testing.model` as a process of its own, and the clients that both sides of a comparison use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def model_server(path: Path) -> Iterator[str]:
     """Start it; its base url."""
     more_files()
     port = free_port()
-    command = [sys.executable, "-P", "-m", "everturn.testing_model", "--port", str(port), "--log", str(path / "log")]
+    command = [sys.executable, "-P", "-m", "everturn.testing.model", "--port", str(port), "--log", str(path / "log")]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         _wait(port)

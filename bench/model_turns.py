@@ -1,4 +1,4 @@
-"""What a turn of ours costs above `pydantic-ai` alone with the same model: in process, and over HTTP; alone, and 64 at once."""
+"""The cost of a turn above `pydantic-ai` alone with the same model: in process, and over HTTP; alone, and 64 at once."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bench.model_server import llm_settings, model_server
 from bench.report import Line, at_most, say, shown
 from bench.rounds import block, cpu_us, in_turn, median_ratio, rate
 from bench.running import Running
-from bench.scripted_model import INSTRUCTIONS, WORDS, Alone, Bare, Looking, Told, chats
+from bench.scripted_model import INSTRUCTIONS, PROMPT, Alone, Bare, Looking, ScriptedAnswers, chats
 from everturn.agent.llm.agent import LlmAgent
-from everturn.agent.llm.providers import Models, build_model
+from everturn.agent.llm.providers import AgentModels, build_model
 from everturn.agent.llm.settings import LlmSettings
 
 METHOD = (
@@ -29,12 +29,12 @@ ROUNDS = 5
 BLOCK_S = 1.0
 
 
-class Scripted(Models):
+class Scripted(AgentModels):
     """Gives the scripted model of this process by whatever name."""
 
     def get(self, name: str) -> Model[Any]:  # noqa: ARG002
         """The one there is."""
-        return Told()
+        return ScriptedAnswers()
 
 
 async def measure() -> list[Line]:
@@ -42,7 +42,7 @@ async def measure() -> list[Line]:
     with folder() as path:
         settings = LlmSettings(model="scripted:model", instructions=INSTRUCTIONS)
         inside = LlmAgent(settings, [Looking()], models=Scripted(settings))
-        lines = await _measured(path / "in-process.db", inside, Told(), "in process")
+        lines = await _measured(path / "in-process.db", inside, ScriptedAnswers(), "in process")
         with model_server(path) as base_url:
             settings = llm_settings(base_url, INSTRUCTIONS)
             model = build_model(settings.model, settings)
@@ -52,7 +52,7 @@ async def measure() -> list[Line]:
 
 async def _measured(database: Path, agent: LlmAgent, model: Model[Any], how: str) -> list[Line]:
     ours = await Running.open(f"sqlite:///{database}", api=True, agent=agent)
-    ours.words = WORDS
+    ours.text = PROMPT
     alone, bare = Alone(model), Bare(model)
     try:
         return [line for many in (1, SESSIONS) for line in await _compared(ours, alone, bare, many, how)]

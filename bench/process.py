@@ -39,7 +39,7 @@ class Child:
             return answer.status, json.loads(answer.read())
 
     def wait_ready(self) -> float:
-        """Seconds from its start until /ready says yes."""
+        """Seconds from its start until /ready answers 200."""
         while time.perf_counter() < self.started_at + PATIENCE_S:
             with contextlib.suppress(OSError, http.client.HTTPException):
                 if self._is_ready():
@@ -56,7 +56,7 @@ class Child:
         return int(line.split()[1]) * 1024
 
     def kill(self) -> None:
-        """The end that no handler sees."""
+        """Kill it with SIGKILL."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 

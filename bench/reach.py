@@ -1,4 +1,4 @@
-"""The three figures with a target that decides (ADR 59), and nothing else: five runs of each side in turn, medians. About a minute."""
+"""The three numbers with a target that decides (ADR 59), and nothing else: five runs of each side in turn, medians. About a minute."""
 
 from __future__ import annotations
 

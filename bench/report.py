@@ -1,4 +1,4 @@
-"""What a figure says: one line for each number, with its target; and the table and file at the end."""
+"""The report of benchmarks: one line for each number, with its target; and the table and file at the end."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def keep(lines: Sequence[Line], file: Path) -> None:
-    """Write the numbers for later comparison; figures that were not run this time keep their last ones."""
+    """Write the numbers for later comparison; benchmarks that were not run this time keep their last ones."""
     known = json.loads(file.read_text(encoding="utf-8"))["figures"] if file.exists() else {}
     known |= {line.name: asdict(line) | {"verdict": line.verdict, "measured_at": time.time()} for line in lines}
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}

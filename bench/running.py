@@ -1,4 +1,4 @@
-"""A gateway in this process under load: messages go in by its door, a turn is over when its delivery is recorded."""
+"""A gateway in this process under load: messages go in by its intake, a turn is over when its delivery is recorded."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from typing import Any, Self
 from bench.rounds import Sample, block
 from everturn.agent.interface import Agent
 from everturn.clock import SystemClock
-from everturn.gateway.lifecycle import Gateway, Stop
-from everturn.gateway.parts import Settings
+from everturn.lifecycle.gateway import Gateway, PlannedStop
+from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
+from everturn.operator.rows.reading import count_open
+from everturn.outbox.rows.outbox import record_sent
 from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
 from everturn.platform.web import WebPlatform
 from everturn.store.open import open_store
-from everturn.store.operations.outbox import record_sent
-from everturn.store.operations.reading import figures
-from everturn.store.operations.turns import finish
 from everturn.store.postgres import PostgresStore
 from everturn.store.sqlite import SQLiteStore
 from everturn.testing import FakePlatform, ScriptedAgent, open_to_all
+from everturn.turns.rows.turns import finish
 
-WORDS = "please look at this for me"
+TEXT = "please look at this for me"
 SETTINGS = Settings(running_turns=256)
 STANDSTILL_S = 30.0
 KeyOf = Callable[[tuple[Any, ...]], str]
@@ -43,7 +43,7 @@ class Watched:
         self._key_of = key_of
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self.read = store.read
-        self.hold = store.hold
+        self.lock_instance = store.lock_instance
         self.alive = store.alive
         self.trouble = store.trouble
         self.close = store.close
@@ -78,7 +78,7 @@ class Running:
     def __init__(self, gateway: Gateway, store: Watched, platform: str) -> None:
         self.gateway = gateway
         self.store = store
-        self.words = WORDS
+        self.text = TEXT
         self._platform = platform
         self._ids = map(f"{secrets.token_hex(4)}-{{}}".format, count())
         self._accept = gateway.intake.accept
@@ -103,14 +103,14 @@ class Running:
         return cls(gateway, watched, platform.name)
 
     async def turn(self, chat: str) -> None:
-        """From the message at the door until the delivery of its answer is recorded."""
+        """From the message at the intake until the delivery of its answer is recorded."""
         await self.store.ended(await self.accept(chat))
 
     async def accept(self, chat: str) -> str:
-        """A message at the door; its key, after the commit."""
+        """Accept a message; its key, after the commit."""
         number = next(self._ids)
         source = SessionSource(platform=self._platform, chat_id=chat, message_id=number)
-        accepted = await self._accept(Inbound(id=f"{number}@{chat}", source=source, text=self.words))
+        accepted = await self._accept(Inbound(id=f"{number}@{chat}", source=source, text=self.text))
         return accepted.key
 
     async def measure(self, chat_of: Callable[[int], str], sessions: int, seconds: float) -> Sample:
@@ -126,7 +126,7 @@ class Running:
     async def idle(self) -> None:
         """Wait until nothing that was accepted is open any more. Raises TimeoutError when nothing of it ends for a while."""
         left, seen_at = None, time.monotonic()
-        while now := (await self.store.read(figures))["inbox"]:
+        while now := (await self.store.read(count_open))["inbox"]:
             if now != left:
                 left, seen_at = now, time.monotonic()
             if time.monotonic() > seen_at + STANDSTILL_S:
@@ -134,13 +134,13 @@ class Running:
             await asyncio.sleep(0.05)
 
     async def abandon(self) -> None:
-        """Let go of everything at once; what is open stays so."""
+        """Close everything at once; what is open stays so."""
         await self.gateway.stop(None)
         await self.store.close()
 
     async def close(self) -> None:
         """A planned stop."""
-        stop = Stop("stop", "measured")
+        stop = PlannedStop("stop", "measured")
         await self.gateway.drain(stop)
         await self.gateway.stop(stop)
         await self.store.close()

@@ -20,29 +20,29 @@ from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_ai.tools import ToolDefinition
 
-from everturn.agent.toolbox import Place, Tool
+from everturn.agent.toolbox import Tool, ToolPlace
 from everturn.model import Effect, Json
 
-WORDS = "use look {}"  # so the scripted model behind HTTP calls the tool, too
+PROMPT = "use look {}"  # so the scripted model behind HTTP calls the tool, too
 INSTRUCTIONS = "You are a helpful assistant."
 ANSWER = ("I looked at it for you, and this is what I found: ", "it is all in order, ", "nothing is amiss.")
 TURNS_A_CHAT = 5  # a conversation is then left for a fresh one: what is measured does not grow with the measuring
 
 
-async def told(messages: list[ModelMessage], _info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-    """What the model says: first a call, then words."""
+async def scripted_answer(messages: list[ModelMessage], _info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+    """The script of the model: first a call, then a text."""
     if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
-        for words in ANSWER:
-            yield words
+        for text in ANSWER:
+            yield text
     else:
         yield {0: DeltaToolCall(name="look", json_args="{}", tool_call_id=f"call-{len(messages)}")}
 
 
-class Told(FunctionModel):
+class ScriptedAnswers(FunctionModel):
     """The library's own test model, with the finish reason that a real provider sends."""
 
     def __init__(self) -> None:
-        super().__init__(stream_function=told)
+        super().__init__(stream_function=scripted_answer)
 
     @asynccontextmanager
     async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[StreamedResponse]:
@@ -52,7 +52,7 @@ class Told(FunctionModel):
             yield stream
 
 
-async def look(_arguments: Json, _place: Place) -> str:
+async def look(_arguments: Json, _place: ToolPlace) -> str:
     """The tool of both sides."""
     return "it looks fine"
 
@@ -77,7 +77,7 @@ class Alone:
     async def turn(self, session: int, count: int) -> None:
         """One turn of a session."""
         history = self._history.get(session, []) if count % TURNS_A_CHAT else []
-        done = await self._agent.run(WORDS, message_history=history, event_stream_handler=_drain)
+        done = await self._agent.run(PROMPT, message_history=history, event_stream_handler=_drain)
         self._history[session] = done.all_messages()
 
 
@@ -95,7 +95,7 @@ class Bare:
         """One turn of a session."""
         first = [ModelRequest(parts=[SystemPromptPart(content=INSTRUCTIONS)])]
         history = self._history[session] = self._history.get(session, []) if count % TURNS_A_CHAT else [*first]
-        history.append(ModelRequest(parts=[UserPromptPart(content=WORDS)]))
+        history.append(ModelRequest(parts=[UserPromptPart(content=PROMPT)]))
         while calls := await self._response(history):
             results = [ToolReturnPart(call.tool_name, await _look(), call.tool_call_id) for call in calls]
             history.append(ModelRequest(parts=results))

@@ -15,12 +15,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bench.disk import kept
 from bench.running import Running
-from everturn.decide.access import Place
 from everturn.model import Json
+from everturn.people.rules.access import GatewayAddress
 from everturn.platform.api import ApiPlatform
 from everturn.platform.web import WebPlatform
-from everturn.web.files import Files
-from everturn.web.server import Page, Serving, make_app, serve
+from everturn.web.chat.files import FileEndpoints
+from everturn.web.wire.server import PageParts, Serving, make_app, serve
 
 HOST = "127.0.0.1"
 TOKEN = "t" * 43
@@ -42,13 +42,13 @@ class NoControl:
 
 
 @contextlib.asynccontextmanager
-async def door_of(running: Running) -> AsyncIterator[Serving]:
+async def front_of(running: Running) -> AsyncIterator[Serving]:
     """The gateway's endpoints on a free port."""
     parts = running.gateway.parts
     app = make_app(
         accept=running.gateway.intake.accept, chats=ApiPlatform(), hub=parts.hub, store=parts.store,
         key_of=parts.settings.key_of, message_chars=parts.settings.message_chars, token=TOKEN, control=NoControl(),
-        page=Page(chats=WebPlatform(), files=Files(kept() / "files")),
+        page=PageParts(chats=WebPlatform(), files=FileEndpoints(kept() / "files")),
     )  # fmt: skip
     serving = await serve(app, HOST, 0)
     try:
@@ -70,7 +70,7 @@ class Bare:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self.access = SimpleNamespace(place=Place())
+        self.access = SimpleNamespace(place=GatewayAddress())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on."""

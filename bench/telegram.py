@@ -16,13 +16,13 @@ from bench.disk import folder
 from bench.report import Line, at_least, shown
 from bench.rounds import Sample, cpu_us, in_turn, median_ratio, rate
 from everturn.clock import SystemClock
-from everturn.gateway.parts import Settings
+from everturn.lifecycle.parts import Settings
 from everturn.model import SessionSource
 from everturn.platform.telegram import TelegramPlatform, TelegramSettings
-from everturn.platform.telegram.reading import Reader
+from everturn.platform.telegram.reading import TelegramReader
 from everturn.platform.telegram.wire import read_update
 from everturn.testing import FakePlatform, ScriptedAgent, World
-from everturn.testing_telegram import TOKEN, Telegram, TelegramProcess, TelegramServer, person
+from everturn.testing.telegram import TOKEN, Telegram, TelegramProcess, TelegramServer, person
 
 METHOD = (
     "1,000 updates decoded and translated, against python-telegram-bot's decoding alone; 1,000 messages of 50 people through "
@@ -33,7 +33,7 @@ ROUNDS = 4
 COUNT = 1000
 PEOPLE = 50
 SETTINGS = Settings(queue_per_session=10_000, burst_s=0.0)
-_words = count()
+_numbers = count()
 
 
 async def measure() -> list[Line]:
@@ -96,7 +96,7 @@ def _updates() -> list[bytes]:
 
 
 def _ours(raw: list[bytes]):  # noqa: ANN202  a Block
-    reader = Reader("1", "everturn_bot")
+    reader = TelegramReader("1", "everturn_bot")
 
     async def run() -> Sample:
         began, cpu = time.perf_counter(), time.process_time()
@@ -120,7 +120,7 @@ def _library(raw: list[bytes]):  # noqa: ANN202  a Block
 def _telegram(telegram: Telegram):  # noqa: ANN202  a Block
     async def run() -> Sample:
         for number in range(COUNT):
-            person(telegram, f"P{number % PEOPLE}").says(f"please look at this for me {next(_words)}")
+            person(telegram, f"P{number % PEOPLE}").says(f"please look at this for me {next(_numbers)}")
         began, cpu = time.perf_counter(), time.process_time()
         await telegram.until(lambda: not telegram.state.waiting, 120)
         return Sample(COUNT, time.perf_counter() - began, time.process_time() - cpu)
@@ -131,7 +131,7 @@ def _telegram(telegram: Telegram):  # noqa: ANN202  a Block
 def _fake(fake: FakePlatform):  # noqa: ANN202  a Block
     async def run() -> Sample:
         for number in range(COUNT):
-            fake.say(f"P{number % PEOPLE}", f"please look at this for me {next(_words)}")
+            fake.say(f"P{number % PEOPLE}", f"please look at this for me {next(_numbers)}")
         began, cpu = time.perf_counter(), time.process_time()
         await fake.until(lambda: fake.acknowledged == len(fake.said()), 120)
         return Sample(COUNT, time.perf_counter() - began, time.process_time() - cpu)

@@ -1,4 +1,4 @@
-"""Words on their way from the agent to who watches: how late they are with one watcher and with many, and what an idle
+"""The delay of text from the agent to its watchers, with one watcher and with many, and what an idle
 watcher costs.
 """
 
@@ -19,10 +19,10 @@ from bench.hearing import Hearing, hear, open_idle
 from bench.process import Child, gateway
 from bench.report import Line, at_most, say
 from bench.running import Running
-from bench.serving import HOST, TOKEN, bare, door_of
+from bench.serving import HOST, TOKEN, bare, front_of
 from everturn.agent.interface import Answer, TurnContext
-from everturn.web.answers import encode
-from everturn.web.events import HEAD, RECONNECT
+from everturn.web.chat.events import HEAD, RECONNECT
+from everturn.web.wire.answers import encode
 
 METHOD = (
     "an agent adds a word with the time every 20 ms, 100 words; readers in a process of their own watch that one chat and compare the "
@@ -43,7 +43,7 @@ class Lateness:
     p99: float
 
 
-def words(count: int) -> str:
+def some_text(count: int) -> str:
     """One more word; it says when."""
     return f"word {count} @{time.monotonic_ns()} "
 
@@ -56,14 +56,14 @@ class Streaming:
         await turn.calling()
         text = ""
         for count in range(WORDS):
-            text += words(count)
+            text += some_text(count)
             turn.stream(text)
             await asyncio.sleep(EVERY_S)
         return Answer("that was all")
 
 
 class Broadcaster:
-    """The same without anything else: who connects gets a queue, a posted message makes it speak."""
+    """The same without anything else: a connection gets a queue, a posted message makes it speak."""
 
     def __init__(self) -> None:
         self._queues: set[asyncio.Queue[bytes]] = set()
@@ -86,7 +86,7 @@ class Broadcaster:
     async def _speak(self) -> None:
         text = ""
         for count in range(WORDS):
-            text += words(count)
+            text += some_text(count)
             self._tell(b"event: delta\ndata: " + encode({"turn": "1", "text": text}) + b"\n\n")
             await asyncio.sleep(EVERY_S)
         self._tell(b'data: "state":"answered"\n\n')
@@ -99,7 +99,7 @@ class Broadcaster:
 
 
 async def measure() -> list[Line]:
-    """How late, then how dear."""
+    """Measure the delay, then the memory."""
     return [*await _late(), *await _idle()]
 
 
@@ -122,7 +122,7 @@ async def _late() -> list[Line]:
 async def _doors() -> AsyncIterator[dict[str, int]]:
     with folder() as path:
         running = await Running.open(f"sqlite:///{path / 'everturn.db'}", api=True, agent=Streaming())
-        async with door_of(running) as ours, bare(Broadcaster()) as theirs:
+        async with front_of(running) as ours, bare(Broadcaster()) as theirs:
             yield {"everturn": ours.port, "bare": theirs.port}
         await running.abandon()
 

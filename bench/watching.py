@@ -18,7 +18,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]  # both are kept: a f
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """Where to, how many chats at once, how long."""
+    """The address, how many chats at once, how long."""
 
     host: str
     port: int

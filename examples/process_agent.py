@@ -8,13 +8,13 @@ import sys
 
 
 def reply(request: dict) -> dict:
-    """What to do next: run a tool when nothing is done yet, else answer with what it gave."""
+    """The next response: run a tool if nothing was done yet, else answer with its result."""
     if request["type"] == "call":
         return {"type": "result", "content": f"{len(request['call']['arguments'])} letters"}
     results = [row["content"] for row in request["own"] if row["role"] == "tool"]
     if results:
         return {"type": "answer", "text": f"You wrote {results[0]}."}
-    call = {"id": "1", "name": "count", "arguments": request["words"], "effect": "pure"}
+    call = {"id": "1", "name": "count", "arguments": request["text"], "effect": "pure"}
     return {"type": "step", "content": "Let me count.", "calls": [call]}
 
 

@@ -9,7 +9,7 @@ class Greeter:
         async def count(call: ToolCall, key: str) -> str:
             return f"{len(call.arguments)} letters"
 
-        call = ToolCall(id="1", name="count", arguments=turn.words, effect=Effect.PURE)
+        call = ToolCall(id="1", name="count", arguments=turn.text, effect=Effect.PURE)
         done = await turn.settle(count) or [row for row in await turn.own() if row.role == "tool"]
         results = done or await turn.step("Let me count.", [call], count)
         return Answer(f"You wrote {results[0].content}.")

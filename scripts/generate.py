@@ -24,11 +24,11 @@ from everturn.agent.tools.search import SearchSettings, search_tools
 from everturn.agent.tools.send import SendSettings, send_tools
 from everturn.agent.tools.shell import ShellSettings, shell_tools
 from everturn.cli.commands import COMMANDS, everturn
-from everturn.config import ALIASES
-from everturn.decide.commands import REGISTRY, Busy, Declared, Right
-from everturn.meters import METRICS
+from everturn.commands.rules.registry import REGISTRY, Busy, Declared, Right
 from everturn.model import INBOX_MOVES, OUTBOX_MOVES, TURN_MOVES, InboxState, OutboxState, TurnState
 from everturn.settings import SETTINGS, TABLES, Setting, Table, shown, variable_of
+from everturn.settings.config import ALIASES
+from everturn.telemetry.meters import METRICS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -132,25 +132,25 @@ stops the start with exit code 78 and a message that names the key, what is allo
 """
 LIFECYCLE_HEAD = """\
 <!-- Made by scripts/generate.py from src/everturn/model.py. Change that, then run `make docs`. -->
-# The life of a message, a turn and a reply
+# The states of a message, a turn and a reply
 
 Every message in, every step of a turn and every reply out is a row. Each row is in one state, and moves only along the
 arrows below: the tables of moves in `src/everturn/model.py` are what the code and these pictures are made from. A row
-without a way out has ended; `everturn explain MESSAGE-ID` shows the way one message went, with times and reasons.
+without a way out has ended; `everturn explain MESSAGE-ID` shows the timeline of one message, with times and reasons.
 
-An end of the process loses none of these rows. What it does to each of them stands in
-[the architecture](../architecture.md); why it is safe at every line, in
+An exit of the process loses none of these rows. What it does to each of them is in
+[the architecture](../architecture.md); why nothing is lost at any line, in
 [write, act, write](../decisions/0004-write-act-write.md).
 """
 METRICS_HEAD = """\
-<!-- Made by scripts/generate.py from src/everturn/meters.py. Change that, then run `make docs`. -->
+<!-- Made by scripts/generate.py from src/everturn/telemetry/meters.py. Change that, then run `make docs`. -->
 # Metrics
 
-`GET /metrics` answers in the text format of Prometheus (0.0.4), or in OpenMetrics 1.0 for who asks for it in `Accept`. It
-wants a key with the scope `read`; [monitoring](../howto/monitoring.md) shows how to set it up and what to be woken for.
+`GET /metrics` answers in the text format of Prometheus (0.0.4), or in OpenMetrics 1.0 if `Accept` asks for it. It
+needs a key with the scope `read`; [monitoring](../howto/monitoring.md) shows how to set it up, and alerts.
 
 Counters and histograms are those of this process: they begin at zero with every start, and Prometheus knows how to read that. What must
-be the same after a restart is on the operations page and in `everturn status`, which read the store. Figures marked *from
+be the same after a restart is on the operations page and in `everturn status`, which read the store. Metrics marked *from
 the store* are read there with each request, through the indexes of what is open; on a database that several gateways share
 they are those of all of them, so take `max`, not `sum`. No label holds a key, a chat or a person.
 """
@@ -158,7 +158,7 @@ they are those of all of them, so take `max`, not `sum`. No label holds a key, a
 
 @dataclass(frozen=True)
 class Lifecycle:
-    """One table of moves, in words."""
+    """One table of legal moves with the texts that explain it."""
 
     title: str
     text: str
@@ -171,12 +171,12 @@ LIFECYCLES = (
     Lifecycle(
         "A message",
         "A message is acknowledged when its row is committed. It begins as claimed when its lane was idle (the turn begins"
-        " with the same commit), as dead when it could not be taken and its sender was told. Commands are rows like"
-        " messages: they wait until they are applied, which is one commit, too.",
-        (InboxState.WAITING, InboxState.CLAIMED, InboxState.DEAD),
+        " with the same commit), as dead when it could not be accepted and its sender got a notice. Commands are rows like"
+        " messages: they are queued until they are applied, which is one commit, too.",
+        (InboxState.QUEUED, InboxState.CLAIMED, InboxState.DEAD),
         INBOX_MOVES,
         {
-            InboxState.WAITING: "accepted; its turn has not begun",
+            InboxState.QUEUED: "accepted; its turn has not begun",
             InboxState.CLAIMED: "part of a turn that has not ended",
             InboxState.DONE: "answered, or applied",
             InboxState.WITHDRAWN: "taken back by its sender: `/new`, `/stop`, a message that interrupts",
@@ -187,34 +187,34 @@ LIFECYCLES = (
     ),
     Lifecycle(
         "A turn",
-        "A turn answers one message, or several that joined it. An interrupted turn goes on as the same turn with its next"
-        " attempt, from its last committed step.",
+        "A turn answers one message, or several that joined it. An interrupted turn resumes as the same turn with its next"
+        " attempt, after its last committed step.",
         (TurnState.RUNNING,),
         TURN_MOVES,
         {
-            TurnState.RUNNING: "an instance holds the key and works on it",
-            TurnState.WAITING: "unwound until somebody approves; it takes no slot",
-            TurnState.INTERRUPTED: "cut off by a crash, a kill or a drain; it will go on",
+            TurnState.RUNNING: "an instance holds the key and runs it",
+            TurnState.AWAITING_APPROVAL: "unwound until somebody approves; it takes no slot",
+            TurnState.INTERRUPTED: "cut off by a crash, a kill or a drain; it will be resumed",
             TurnState.ANSWERED: "the answer and the obligation to deliver it are committed",
-            TurnState.FAILED: "no answer came of it; its sender was told why",
+            TurnState.FAILED: "it gave no answer; its sender got a notice with the reason",
             TurnState.STOPPED: "ended by `/stop`, `/new`, `/resume` or a message that interrupts",
             TurnState.ROLLED_BACK: "undone by a newer message",
-            TurnState.SUSPENDED: "its session was set aside after the third unclean end in a row, or because its rows cannot be read",
+            TurnState.SUSPENDED: "its session was suspended after the third unclean end in a row, or because its rows cannot be read",
         },
     ),
     Lifecycle(
         "A reply",
         "A reply is committed with the answer it delivers. It begins as being sent where the platform can recognise a"
         " repetition, and as sent where the event row is the delivery (api, web).",
-        (OutboxState.OPEN, OutboxState.OWED, OutboxState.SENDING, OutboxState.SENT),
+        (OutboxState.OPEN, OutboxState.PENDING, OutboxState.SENDING, OutboxState.SENT),
         OUTBOX_MOVES,
         {
-            OutboxState.OPEN: "a preview is out, the turn has not ended",
-            OutboxState.OWED: "to be sent, at once or when it is due again",
+            OutboxState.OPEN: "a streaming message is visible, the turn has not ended",
+            OutboxState.PENDING: "to be sent, at once or at its next retry",
             OutboxState.SENDING: "the platform is being called",
-            OutboxState.SENT: "the platform confirmed it; a progress notice or a bubble is owed again when it says something else",
-            OutboxState.DOUBTFUL: "it may be out; the owner is asked",
-            OutboxState.DEAD: "given up, with the reason; it can be sent again",
+            OutboxState.SENT: "the platform confirmed it; a progress notice or a streaming message is pending again when its text changes",
+            OutboxState.UNKNOWN: "the delivery is unknown: it may have arrived; the chat and the owner are asked",
+            OutboxState.DEAD: "a dead letter, with the reason; it can be sent again",
         },
     ),
 )
@@ -294,9 +294,9 @@ CLI_HEAD = """\
 # Commands
 
 Every command takes `--home DIR`, the directory of one gateway. While the gateway runs, commands ask it; while it is
-stopped, they look into the home themselves, under its lock. A home that does not exist is never made by looking.
+stopped, they read the home themselves, under its lock. A command that only reads never creates a home.
 
-What programs read is on standard output: the JSON of `--json`, the replies in `everturn chat`. Other words go to
+What programs read is on standard output: the JSON of `--json`, the replies in `everturn chat`. Other text goes to
 standard error. Exit codes: 0 done; 1 failed; 2 the command line was wrong; 75 a restart is wanted (a gateway below `--supervise`);
 78 the settings, the home or the database cannot be used; 130 interrupted.
 """
@@ -334,15 +334,15 @@ def _context(command: click.Command, name: str, above: click.Context | None) -> 
 
 
 CHAT_HEAD = """\
-<!-- Made by scripts/generate.py from src/everturn/decide/commands.py. Change that, then run `make docs`. -->
+<!-- Made by scripts/generate.py from src/everturn/commands/rules/registry.py. Change that, then run `make docs`. -->
 # Commands in a chat
 
-A message that begins with a slash and a word is a command. It is kept like every message: accepted before a crash, it is
-applied once after it, before any turn goes on. Each works on every platform; `/help` lists those that you may use.
-A word that is no command gets a short answer with the nearest one.
+A message that begins with a slash and a word is a command. It is stored like every message: accepted before a crash, it is
+applied once after it, before any turn resumes. Each works on every platform; `/help` lists those that you may use.
+An unknown command gets a short answer with the nearest one.
 
 Who may: *everybody*; *admins*, where the settings name admins for the platform and scope (direct chats, groups), else
-everybody; or the *owner* only. Others than admins may use what `[rights]` lists, `/help`, `/whoami` and `/deny`. Who speaks over
+everybody; or the *owner* only. Others than admins may use what `[rights]` lists, `/help`, `/whoami` and `/deny`. A client of
 the HTTP platform holds the home's token and is the owner.
 """
 WHO = {Right.ANYONE: "everybody", Right.ADMIN: "admins", Right.OWNER: "the owner"}
@@ -390,12 +390,12 @@ TOOLS_HEAD = """\
 <!-- Made by scripts/generate.py from the tools' own schemas. Change src/everturn/agent/tools, then run `make docs`. -->
 # Tools
 
-What the agent can do, tool by tool, as the model is told. Each is off until its table is in the settings; how to switch
+What the agent can do, tool by tool, as described to the model. Each is off until its table is in the settings; how to switch
 them on, and what each may reach, is in [the how-to](../howto/tools.md). Tools of MCP servers describe themselves and are
 named `SERVER_TOOL`.
 
 The class of a tool says what happens to a call that the process died in: `pure` and `idempotent` calls are run again, `once`
-calls never; the model is told that their outcome is unknown. A tool that asks runs after a person's yes.
+calls never; their result says that the outcome is unknown. A tool that needs an approval runs after a person approved.
 """
 
 
@@ -417,7 +417,7 @@ def tools_reference() -> str:
 
 
 def metrics_reference() -> str:
-    """What `GET /metrics` shows."""
+    """docs/reference/metrics.md."""
     rows = [
         (f"`{each.name}`", each.kind, ", ".join(f"`{name}`" for name in each.labels), each.text) for each in METRICS
     ]
@@ -435,13 +435,13 @@ def _tool_text(tool: Tool) -> str:
         (f"`{name}`", _type_of(each), "" if name in required else f"`{shown(each['default'])}`", each["description"])  # type: ignore[operator]
         for name, each in properties.items()
     ]
-    asks = "; asks by default" if tool.ask(_sample(properties)) else ""
+    asks = "; needs an approval by default" if tool.ask(_sample(properties)) else ""
     table = _table(("parameter", "type", "default", "meaning"), rows)
     return f"### `{tool.name}`\n\n{tool.description} Class: `{tool.effect}`{asks}.\n\n{table}"
 
 
 def _sample(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
-    """Arguments that fit, to see whether the tool would ask."""
+    """Sample arguments, to see whether the tool needs an approval."""
     return {name: each.get("default", (each.get("enum") or ["x"])[0]) for name, each in properties.items()}
 
 
@@ -461,12 +461,12 @@ GENERATORS: Mapping[str, Callable[[], str]] = {
 
 
 def generated() -> dict[Path, str]:
-    """Every generated file with the text it must have."""
+    """All generated files with the text that each must have."""
     return {ROOT / path: make() for path, make in GENERATORS.items()}
 
 
 def main(arguments: list[str]) -> int:
-    """Write what differs; with --check only tell."""
+    """Write the files that differ; with --check only list them."""
     differs = {path: text for path, text in generated().items() if not path.exists() or path.read_text("utf-8") != text}
     for path, text in differs.items():
         print(path.relative_to(ROOT))

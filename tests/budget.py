@@ -1,4 +1,4 @@
-"""How long tests may take: prints the slowest, and fails a run whose files or whose whole took longer than they may.
+"""Time budgets of the tests: print the slowest, and fail a run whose files or whose whole took longer than they may.
 
 `pytest --stage NAME` checks the seconds that budgets.toml has for this stage. They are a ratchet (`raised`): a file that is not
 listed has a few seconds, and a number there may only go down. EVERTURN_TEST_PATIENCE stretches them, as it does every wait.
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from everturn.testing_waiting import PATIENCE
+from everturn.testing.waiting import PATIENCE
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
 SLOWEST = 30

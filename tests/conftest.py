@@ -17,7 +17,7 @@ from tests.servers import Run, shared_postgres, shared_synapse
 from tests.synapse import SynapseServer
 
 pytest_plugins = ["tests.budget"]
-pytest.register_assert_rewrite("everturn.testing_platform")  # what is asked of platforms tells what it found instead
+pytest.register_assert_rewrite("everturn.testing.platform")  # what is asked of platforms tells what it found instead
 # No test asserts a time: a busy machine is no fault. No test draws lots: `make torture` does.
 settings.register_profile("everturn", deadline=None, derandomize=True, database=None)
 settings.load_profile("everturn")
@@ -39,7 +39,7 @@ RUN = pytest.StashKey[Run]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Who runs the tests in the background ignores these signals, and every program that a test starts would as well."""
+    """Restore signals that a background shell ignores: every program that a test starts would ignore them as well."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)

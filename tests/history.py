@@ -1,4 +1,4 @@
-"""The history checker: what the outside saw, and what of it breaks a promise. It never reads our tables.
+"""The history checker: which promises an observed run breaks. It never reads our tables.
 
 The outside is: what people said, what stands on the platform's screen, the ledger of effects, the log of model requests,
 and the transcript as anybody may ask for it.
@@ -47,14 +47,14 @@ def problems(history: History) -> list[str]:
 
 
 def lost(history: History) -> list[str]:
-    """Promises 1 and 6: who was accepted is answered."""
+    """Promises 1 and 6: every accepted message is answered."""
     wanted = Counter((each.chat, each.answer) for each in history.said if each.answer is not None)
     seen = Counter((chat, text) for chat, texts in history.screen.items() for text in texts)
     return [f"lost: {answer!r} in {chat}" for (chat, answer), count in wanted.items() if seen[chat, answer] < count]
 
 
 def doubled(history: History) -> list[str]:
-    """Promises 2 and 6: nobody is answered twice."""
+    """Promises 2 and 6: no message is answered twice."""
     wanted = Counter((each.chat, each.answer) for each in history.said)
     seen = Counter((chat, text) for chat, texts in history.screen.items() for text in texts)
     answers = {answer for _, answer in wanted if answer is not None}
@@ -66,7 +66,7 @@ def doubled(history: History) -> list[str]:
 
 
 def reordered(history: History) -> list[str]:
-    """Promise 3: answers stand in the order of the questions."""
+    """Promise 3: answers come in the order of the messages."""
     found = []
     for chat, texts in history.screen.items():
         wanted = [each.answer for each in history.said if each.chat == chat and each.answer is not None]
@@ -149,7 +149,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """One run in figures."""
+    """The metrics of one run."""
 
     messages: int
     duplicates: int
@@ -160,7 +160,7 @@ class Totals:
     unknown: int
 
     def __str__(self) -> str:
-        """In words, for a person."""
+        """The metrics as text, for a person."""
         return (
             f"{self.messages} messages, {self.duplicates} duplicates posted, {self.replies} replies,"
             f" {self.interrupted} interruptions, {self.resumed} attempts after the first,"
@@ -196,7 +196,7 @@ def watched_problems(watched: Watched) -> list[str]:
 
 
 def wrong_answers(watched: Watched) -> list[str]:
-    """Promise 2: an id is accepted once; who was told so is told "duplicate" ever after."""
+    """Promise 2: an id is accepted once; each later post of it gets "duplicate"."""
     found = []
     for post in watched.posts.values():
         told = [status for status in post.answers if status in {200, 202}]
@@ -217,7 +217,7 @@ def broken_stream(watched: Watched, chat: str) -> list[str]:
 
 
 def unanswered(watched: Watched, chat: str) -> list[str]:
-    """Promises 1, 2 and 6: every posted message has one event and one reply, with the right words."""
+    """Promises 1, 2 and 6: every posted message has one event and one reply, with the right text."""
     wanted = {post.id: post.text for post in watched.posts.values() if post.chat == chat}
     heard = [(data["id"], data["text"]) for data in watched.of(chat, "message")]
     replied = Counter(str(data["to"]) for data in watched.of(chat, "reply"))
@@ -233,7 +233,7 @@ def unanswered(watched: Watched, chat: str) -> list[str]:
 
 
 def fits(text: str, reply: str) -> bool:
-    """Whether the demo agent answers these words like this."""
+    """Whether the demo agent answers this text like this."""
     if text.startswith("work "):
         return re.fullmatch(rf"done: {text.split()[1]} steps(?: \(\d+ with unknown outcome\))?", reply) is not None
     saw = r"I see \d+ earlier messages of this conversation\. You said: "
@@ -241,7 +241,7 @@ def fits(text: str, reply: str) -> bool:
 
 
 def out_of_order(watched: Watched, chat: str) -> list[str]:
-    """Promise 3: who was acknowledged before another was sent is heard and answered before it.
+    """Promise 3: a message that was acknowledged before another was sent is heard and answered before it.
 
     Of two that were on their way at the same time either may be the first, to the ear and to the agent.
     """
@@ -290,8 +290,8 @@ def strange_effects(watched: Watched) -> list[str]:
     for chat in watched.events:
         texts = {str(data["id"]): str(data["text"]) for data in watched.of(chat, "message")}
         for data in watched.of(chat, "reply"):
-            words = texts.get(str(data["to"]), "").split()
-            steps = int(words[1]) if words[:1] == ["work"] else 0
+            text = texts.get(str(data["to"]), "").split()
+            steps = int(text[1]) if text[:1] == ["work"] else 0
             happened = lines.pop(str(data["turn"]), 0)
             if not steps - unknown_outcomes(str(data["text"])) <= happened <= steps:
                 found.append(f"{happened} effects of {steps} happened in turn {data['turn']}: {data['text']}")
@@ -305,7 +305,7 @@ def unknown_outcomes(reply: str) -> int:
 
 
 def untidy_transcript(watched: Watched, chat: str) -> list[str]:
-    """Promise 7: the words of people as they were heard, each followed by calls with their results, and the answer."""
+    """Promise 7: the texts of people as they were received, each followed by calls with their results, and the answer."""
     texts = {str(data["id"]): str(data["text"]) for data in watched.of(chat, "message")}
     turns = [(texts.get(each, ""), reply) for each, reply in watched.replies(chat).items()]
     wanted = [line for text, reply in turns for line in (("user", text), ("assistant", reply))]
@@ -326,7 +326,7 @@ def unpaired_calls(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def miscounted(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The demo agent says how many earlier messages it saw: the whole history, before and after any death."""
+    """The demo agent says how many earlier messages it saw: the whole history, before and after any crash."""
     found = []
     asked = 0
     for place, row in enumerate(rows):

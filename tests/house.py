@@ -7,7 +7,8 @@ import ast
 import gc
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS_NOT_OURS = {"__pycache__", "build", "dist", "node_modules"}
 VAGUE_NAMES = re.compile(r"^(utils?|helpers?|commons?|managers?|handlers?|base|misc)$")
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:work|root|tmp|home|Users)/\w")
+# Words of our own for what the field has a word for (ADR 66): a process is no life, a crash loop no storm.
+BANNED_WORDS = re.compile(
+    r"\b(?:life|lives|doubt(?:s|ed|ful)?|ow(?:e|es|ed)|storms?|calm|afresh|knock(?:s|ing)?|doors?|brought|set aside|let in"
+    r"|turned out|can not|under way|given up|at work|figures|is told)\b",
+    re.IGNORECASE,
+)
 REGISTRY_HOSTS = re.compile(
     r"pypi\.org|pythonhosted\.org|npmjs\.(?:org|com)|\bghcr\.io|\bdocker\.io|index-url[ =]+http"
 )
@@ -33,6 +40,12 @@ LIMIT_ARGUMENTS = {"timeout", "within_s"}
 SHORTEST_LIMIT_S = 1.0
 # `pytest.mark.timeout` ends what hangs: it is no wait for a condition.
 NO_LIMITS = {"pytest.mark.timeout"}
+# What every floor may import of the package: values and names. Beside them rows know the store's interface.
+GROUND = {"__version__", "errors", "ids", "model", "pauses", "settings.names"}
+STORE = "store.interface"
+# The rooms of the package, and who may import what acts in one; all others use a room's rules and rows.
+ROOMS = {"commands", "inbox", "lifecycle", "operator", "outbox", "people", "sessions", "turns"}
+USERS_OF_ROOMS = ROOMS | {"app", "cli", "testing"}
 CHANCE_MODULES = {"random", "secrets", "uuid"}
 CHANCE_NAMES = {"os.urandom", "uuid.uuid1", "uuid.uuid4"}
 
@@ -184,6 +197,52 @@ def late_imports(source: Source) -> list[str]:
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom)
     ]
+
+
+def floor_of(module: str) -> str:
+    """On which floor of its room a module of the package is: rules, rows, or what acts; empty outside the rooms."""
+    parts = module.split(".")[1:]
+    if "rules" in parts:
+        return "rules"
+    if "rows" in parts:
+        return "rows"
+    return "acts" if parts[:1] and parts[0] in ROOMS else ""
+
+
+def upward_imports(source: Source) -> list[str]:
+    """Rules import rules and ground, rows also rows and the store's interface; only rooms and what is above them import what
+    acts in a room.
+    """
+    module = source.path.removeprefix("src/").removesuffix(".py").replace("/", ".")
+    imported = [(node, f"{node.module}.{name.name}") for node in source.all(ast.ImportFrom) for name in node.names]
+    ours = [(node, name) for node, name in imported if name.startswith("everturn.")]
+    return [source.at(node, f"imports {name}") for node, name in ours if not may_import(module, name)]
+
+
+def may_import(module: str, name: str) -> bool:
+    """Whether a module of the package may import a name of another one."""
+    own, other = floor_of(module), floor_of(name)
+    if own in {"rules", "rows"}:
+        ground = GROUND | ({STORE} if own == "rows" else set())
+        below = {"rules"} if own == "rules" else {"rules", "rows"}
+        return other in below or any(f"{name}.".startswith(f"everturn.{each}.") for each in ground)
+    return other != "acts" or module.split(".")[1] in USERS_OF_ROOMS
+
+
+def full_folders(paths: Sequence[str], limit: int) -> list[str]:
+    """Folders with more Python files than a reader can keep in mind."""
+    folders = Counter(path.rpartition("/")[0] for path in paths if not path.endswith("/__init__.py"))
+    return [f"{folder} has {count} files" for folder, count in sorted(folders.items()) if count > limit]
+
+
+def shared_class_names(sources: Iterable[Source]) -> list[str]:
+    """Names that more than one class of a module's top level has: nobody can search for them."""
+    places: dict[str, list[str]] = {}
+    for source in sources:
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(f"{source.path}:{node.lineno}")
+    return [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
 
 
 def private_uses(source: Source) -> list[str]:

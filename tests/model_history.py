@@ -7,14 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 from everturn.model import Message
-from everturn.testing_model import Seen
+from everturn.testing.model import LoggedRequest
 
 _NOTE = re.compile(r"\[System note:.*?\](?:\n\n|$)", re.DOTALL)
 _BEFORE_A_NOTE = re.compile(r',?\{"role":"user","content":"$')
 Line = tuple[Any, ...]
 
 
-def model_problems(requests: Sequence[Seen], rows: Sequence[Message]) -> list[str]:
+def model_problems(requests: Sequence[LoggedRequest], rows: Sequence[Message]) -> list[str]:
     """Every broken promise, as a sentence."""
     transcript = [_row(row) for row in rows]
     lengths: list[int] = []
@@ -29,8 +29,8 @@ def model_problems(requests: Sequence[Seen], rows: Sequence[Message]) -> list[st
     return found + _asked_again(requests, lengths) + _unstable(requests)
 
 
-def _asked_again(requests: Sequence[Seen], lengths: Sequence[int]) -> list[str]:
-    """Who knew of a committed step can not forget it."""
+def _asked_again(requests: Sequence[LoggedRequest], lengths: Sequence[int]) -> list[str]:
+    """A request that follows a committed step contains it."""
     return [
         f"request {later.number} asks for a step again that request {earlier.number} had"
         for (earlier, before), (later, after) in pairwise(zip(requests, lengths, strict=True))
@@ -38,7 +38,7 @@ def _asked_again(requests: Sequence[Seen], lengths: Sequence[int]) -> list[str]:
     ]
 
 
-def _unstable(requests: Sequence[Seen]) -> list[str]:
+def _unstable(requests: Sequence[LoggedRequest]) -> list[str]:
     found = []
     for earlier, later in pairwise(requests):
         first, second = _up_to_note(earlier), _up_to_note(later)
@@ -50,12 +50,12 @@ def _unstable(requests: Sequence[Seen]) -> list[str]:
     return found
 
 
-def _up_to_note(seen: Seen) -> str:
+def _up_to_note(seen: LoggedRequest) -> str:
     before, note, _ = seen.conversation.partition("[System note:")
     return _BEFORE_A_NOTE.sub("", before) if note else before
 
 
-def _request(seen: Seen) -> tuple[int, list[Line]]:
+def _request(seen: LoggedRequest) -> tuple[int, list[Line]]:
     """How many notes are in a request, and its conversation without them."""
     notes, lines = 0, []
     for message in seen.asked.messages:

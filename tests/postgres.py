@@ -144,7 +144,7 @@ def version_of(folder: Path) -> list[int]:
 
 
 def unprivileged_account() -> pwd.struct_passwd | None:
-    """Who runs the server: PostgreSQL refuses root. None means ourselves."""
+    """The account that runs the server: PostgreSQL refuses root. None means our own."""
     if os.geteuid() != 0:
         return None
     known = {account.pw_name: account for account in pwd.getpwall()}

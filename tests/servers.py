@@ -64,7 +64,7 @@ def shared_synapse() -> SynapseServer:
 
 @contextmanager
 def started(name: str) -> Iterator[dict[str, Any] | None]:
-    """How to reach a server that runs already, or None for who starts it now; others wait until it runs."""
+    """The address of a server that runs already, or None for the caller that starts it now; others wait until it runs."""
     number = lock(folder() / f"{name}.lock", wait=True)
     assert number is not None
     try:

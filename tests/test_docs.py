@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.config import read_config
+from everturn.settings.config import read_config
 from tests.house import ROOT, project_files, sources
 
 PAGES = [path for path in project_files() if path.endswith(".md")]

@@ -10,7 +10,7 @@ from tests.history import Post, Seen, Watched, totals, watched_problems
 
 
 def right() -> Watched:
-    """One chat, two messages: words, and work whose second effect was cut off."""
+    """One chat, two messages: a text, and work whose second effect was cut off."""
     facts: list[tuple[str, dict[str, object]]] = [
         ("message", {"id": "m0", "text": "hello"}),
         ("turn", {"turn": "1", "state": "running", "attempt": 1}),

@@ -1,4 +1,4 @@
-"""The client of our own requests: a connection that is reset when it is made is one that could not be made."""
+"""The HTTP client: a connection that is reset when it is made raises ConnectError."""
 
 import asyncio
 from contextlib import closing

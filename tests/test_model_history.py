@@ -1,4 +1,4 @@
-"""The checker of model requests sees what it is there to see."""
+"""The checker of model requests finds each planted fault."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from everturn.model import Message, ToolCall
-from everturn.testing_model import Seen
+from everturn.testing.model import LoggedRequest
 from tests.model_history import model_problems
 
 NOTE = "[System note: you were cut off.]"
@@ -22,32 +22,32 @@ STEP = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": "wrote 1"}
 
 
-def requests(*conversations: list[dict[str, Any]], tools: tuple[str, ...] = ()) -> list[Seen]:
+def requests(*conversations: list[dict[str, Any]], tools: tuple[str, ...] = ()) -> list[LoggedRequest]:
     names = [*tools, *[""] * len(conversations)]
     return [
-        Seen(number, json.dumps({"messages": each, "tools": names[number - 1]}, separators=(",", ":")), None)
+        LoggedRequest(number, json.dumps({"messages": each, "tools": names[number - 1]}, separators=(",", ":")), None)
         for number, each in enumerate(conversations, start=1)
     ]
 
 
-def noted(words: str = "") -> dict[str, Any]:
-    return {"role": "user", "content": f"{NOTE}\n\n{words}" if words else NOTE}
+def noted(text: str = "") -> dict[str, Any]:
+    return {"role": "user", "content": f"{NOTE}\n\n{text}" if text else NOTE}
 
 
 @pytest.mark.parametrize(
-    "story",
+    "scenario",
     [
         [[GO], [GO, STEP, RESULT]],
         [[GO], [noted("go")], [noted("go"), STEP, RESULT]],
         [[GO], [GO, STEP, RESULT, noted()]],
     ],
 )
-def test_an_honest_story_has_no_problems(story: list[list[dict[str, Any]]]) -> None:
-    assert model_problems(requests(*story), ROWS) == []
+def test_an_honest_history_has_no_problems(scenario: list[list[dict[str, Any]]]) -> None:
+    assert model_problems(requests(*scenario), ROWS) == []
 
 
 @pytest.mark.parametrize(
-    ("story", "problem"),
+    ("scenario", "problem"),
     [
         ([[GO, STEP, RESULT], [GO]], "asks for a step again"),
         ([[{"role": "user", "content": "gone"}]], "is not the transcript"),
@@ -55,8 +55,8 @@ def test_an_honest_story_has_no_problems(story: list[list[dict[str, Any]]]) -> N
         ([[GO], [{"content": "go", "role": "user"}, STEP, RESULT]], "does not begin as"),
     ],
 )
-def test_a_broken_promise_is_seen(story: list[list[dict[str, Any]]], problem: str) -> None:
-    assert any(problem in each for each in model_problems(requests(*story), ROWS))
+def test_a_broken_promise_is_seen(scenario: list[list[dict[str, Any]]], problem: str) -> None:
+    assert any(problem in each for each in model_problems(requests(*scenario), ROWS))
 
 
 def test_other_tools_are_seen() -> None:

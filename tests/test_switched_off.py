@@ -106,7 +106,7 @@ def test_limits_of_http_that_are_switched_off_cost_no_more_than_before(bench: Be
 
 
 def test_a_feature_that_is_on_is_counted(bench: Bench, absent: Measured) -> None:
-    """The eyes work; and traces cost neither a statement nor a task."""
+    """The meter works; and traces cost neither a statement nor a task."""
     with Collector() as collector:
         found = bench.measured(f'telemetry.endpoint = "{collector.url}"')
     assert found.costs.calls > absent.costs.calls

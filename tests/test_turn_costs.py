@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everturn.media import Media
+from everturn.home.files import Media
 from tests.empty import EmptyFile
 from tests.house import ROOT
 from tests.ratchets import versions

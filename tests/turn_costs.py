@@ -24,8 +24,8 @@ from everturn.store.sqlite import SQLiteStore
 COSTS = Path(__file__).with_name("turn_costs.toml")
 PACKAGE = Path(everturn.__file__).parent
 TESTS = Path(__file__).parent
-BY_THE_CLOCK = {"on_tick", "open_connections", "look", "tidy"}  # run now and then, whatever is said
-TURNS = 3
+BY_THE_CLOCK = {"on_tick", "open_connections", "look", "tidy", "_grow"}  # run now and then, whatever is said
+TURNS = 11  # PostgreSQL may get up to nine more connections while we look: some turns meet none
 T = TypeVar("T")
 
 
@@ -165,8 +165,8 @@ class CountedStore:
     def __init__(self, store: SQLiteStore | PostgresStore, statements: list[str]) -> None:
         self._store = store
         self._statements = statements
-        self.hold, self.alive, self.trouble = store.hold, store.alive, store.trouble
-        self.now, self.settled, self.meters, self.close = store.now, store.settled, store.meters, store.close
+        self.lock_instance, self.locks_settled, self.alive = store.lock_instance, store.locks_settled, store.alive
+        self.trouble, self.now, self.meters, self.close = store.trouble, store.now, store.meters, store.close
 
     def run(self, operation: Callable[..., Op[T]], *args: Any, **kwargs: Any) -> "asyncio.Future[T]":
         """Run and commit."""

@@ -15,21 +15,21 @@ import pytest
 import uvloop
 
 from everturn.agent.interface import Agent, Answer, TurnContext
-from everturn.agents import Agents, Given
-from everturn.config import FILE_NAME, Config, read_config
-from everturn.front import bounds_of, door_of, media_of
-from everturn.gateway.at_work import EVERY_S
-from everturn.gateway.parts import Settings
-from everturn.gateway_settings import settings_of
-from everturn.home import Home
+from everturn.app.agents import AgentParts, Agents
+from everturn.app.front import bounds_of, front_of, media_of
+from everturn.app.gateway_settings import settings_of
+from everturn.app.platforms import chat_platforms, close_all
+from everturn.app.toolsets import ToolParts, Toolsets
+from everturn.home.folder import Home
+from everturn.lifecycle.parts import Settings
 from everturn.model import ToolCall
-from everturn.platforms import chat_platforms, close_all
+from everturn.settings.config import FILE_NAME, Config, read_config
 from everturn.store.interface import Store
-from everturn.telemetry import open_tracer
+from everturn.telemetry.collector import open_tracer
 from everturn.testing import ManualClock, World
-from everturn.testing_model import ModelServer, ScriptedModel
-from everturn.testing_telegram import TOKEN as BOT_TOKEN
-from everturn.toolsets import Toolsets, Workshop
+from everturn.testing.model import ModelServer, ScriptedModel
+from everturn.testing.telegram import TOKEN as BOT_TOKEN
+from everturn.turns.typing import EVERY_S
 from tests.contracts.telegram import TelegramDriver
 from tests.empty import EmptyFile
 from tests.turn_costs import Costs, Meter
@@ -42,7 +42,7 @@ MODEL_KEY = "sk-test-0123456789abcdef"
 
 
 class StillClock(ManualClock):
-    """Time stands still: nothing happens by itself. It says who begins to wait."""
+    """A clock that stands still: nothing happens by itself. It reports each sleep that begins."""
 
     def __init__(self) -> None:
         super().__init__(time.time())
@@ -55,7 +55,7 @@ class StillClock(ManualClock):
         await super().sleep(seconds)
 
     async def typing(self) -> None:
-        """Wait until the next one has shown that it is at work."""
+        """Wait until the next turn has shown its typing indicator."""
         asked = self.waits.count(EVERY_S)
         await self.changes.until(lambda: self.waits.count(EVERY_S) > asked)
 
@@ -71,7 +71,7 @@ class Looking:
             await self._beside()
         await turn.calling()
         await turn.step("", [LOOK], self._look)
-        return Answer(f"echo: {turn.words}")
+        return Answer(f"echo: {turn.text}")
 
     async def _look(self, call: ToolCall, _key: str) -> str:
         return f"{call.name} done"
@@ -117,7 +117,7 @@ async def by_telegram(driver: TelegramDriver, world: World, asks: str = "", answ
 
 @asynccontextmanager
 async def on_telegram(url: str, meter: Meter, settings: Settings = Settings(), **own: Any) -> AsyncIterator[Turn]:  # noqa: B008
-    """A gateway on the local Telegram. Its turns go on when it was shown that somebody is at work."""
+    """A gateway on the local Telegram. Its turns go on when the typing indicator was shown."""
     clock = StillClock()
     async with TelegramDriver() as driver:
         platform = driver.connected(clock=clock)
@@ -198,10 +198,12 @@ async def modelled(config: Config, folder: Path, clock: StillClock, store: Store
         return False
 
     env = {"MODEL_KEY": MODEL_KEY}
-    tools = Toolsets(config, Workshop(home=folder, env=env, clock=clock, store=store, send=send))
+    tools = Toolsets(config, ToolParts(home=folder, env=env, clock=clock, store=store, send=send))
     tools.make()
     stack.push_async_callback(tools.close)
-    agents = Agents(config, Given(home=folder, env=env, clock=clock, tools=tools.named, compaction=config.compaction))
+    agents = Agents(
+        config, AgentParts(home=folder, env=env, clock=clock, tools=tools.named, compaction=config.compaction)
+    )
     await agents.open()
     stack.push_async_callback(agents.close)
     return agents
@@ -250,7 +252,7 @@ class Bench:
 async def _by_http(off: str, folder: Path, url: str, meter: Meter) -> AsyncIterator[Turn]:
     server = configured(folder, off).server
     made = running(
-        url, Looking(), clock=StillClock(), opened=meter.open, door=door_of(server), bounds=bounds_of(server)
+        url, Looking(), clock=StillClock(), opened=meter.open, front=front_of(server), bounds=bounds_of(server)
     )
     async with made as web, by_api(web) as turn:
         yield turn

@@ -1,6 +1,6 @@
-"""Waiting for a condition with a time limit: whoever changes something tells those who wait.
+"""Wait for a condition with a time limit: whoever changes something wakes those who wait.
 
-Every limit comes from `everturn.testing_waiting`: EVERTURN_TEST_PATIENCE stretches it.
+Every limit comes from `everturn.testing.waiting`: EVERTURN_TEST_PATIENCE stretches it.
 """
 
 import asyncio
@@ -8,21 +8,21 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from everturn.testing_waiting import PATIENCE, WAIT_S, NotSeen, within
+from everturn.testing.waiting import PATIENCE, WAIT_S, NotSeen, within
 
 __all__ = ["PATIENCE", "WAIT_S", "Changes", "NotSeen", "poll", "read_until", "within"]
 T = TypeVar("T")
 
 
 class Changes:
-    """Tells everybody who waits that something changed; each looks whether it is what they wait for."""
+    """Wakes everybody who waits when something changed; each checks its own condition."""
 
     def __init__(self, seen: Callable[[], object] = str) -> None:
         self._next = asyncio.Event()
         self._seen = seen  # what there is, for whom waits in vain
 
     def changed(self) -> None:
-        """Wake who waits."""
+        """Wake everybody who waits."""
         self._next.set()
         self._next = asyncio.Event()
 

@@ -9,7 +9,7 @@ import uvloop
 
 from bench.others.told import report, task
 from bench.running import Running
-from everturn.app import tune_interpreter
+from everturn.app.composition import tune_interpreter
 
 
 async def main() -> None:

@@ -1,4 +1,4 @@
-"""What each script of this folder does: turns of many sessions at once for a while, then one line of JSON."""
+"""The task of each script of this folder: turns of many sessions at once for a while, then one line of JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WARM_UP_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Where to store, how many sessions at once, how long."""
+    """The place of the store, how many sessions at once, how long."""
 
     place: str
     sessions: int
@@ -33,7 +33,7 @@ def task() -> Task:
 
 
 async def report(turn: Turn, what: Task) -> None:
-    """Measure and tell."""
+    """Measure and print the result."""
     await block(turn, what.sessions, WARM_UP_S)
     sample = await block(turn, what.sessions, what.seconds)
     print(json.dumps({"turns": sample.done, "seconds": sample.seconds, "cpu_s": sample.cpu_s}), flush=True)

@@ -1,4 +1,4 @@
-"""Time as a collaborator: UTC seconds for what is stored, a monotonic clock for durations, and sleeping."""
+"""The clock: UTC seconds for what is stored, monotonic seconds for durations, and sleeping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the gateway knows of time; tests bring their own."""
+    """The clock interface of the gateway; tests bring their own."""
 
     def now(self) -> float:
         """UTC seconds since 1970."""
@@ -24,7 +24,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock. It is asked twenty times a turn, so its functions are the system's own."""
+    """The machine's clock. A turn reads it twenty times, so its functions are the system's own."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)

@@ -2,26 +2,26 @@
 
 EverturnError
 ├── ConfigError            a setting is wrong; the message names it and the remedy (exit code 78)
-├── HomeHeld               another gateway runs on this home; the message says who
+├── HomeLocked             another gateway runs on this home; the message says which
 ├── InstanceClosed         other instances took us for dead: stop every turn, start again under a new number
 ├── StoreError
 │   ├── StoreUnavailable   the database cannot be reached or written now; it may be later
 │   ├── StoreUnusable      the database must not be touched: corrupt, newer than we are, read-only
 │   └── FenceLost          somebody else owns the key now: stop, write nothing more
 ├── Damaged                what is stored makes no sense: suspend that session alone, and name the row
-├── Conflict               the same message id came with other words
+├── Conflict               the same message id came with another text
 ├── TooLong                a message is longer than we take
-│   └── Unkeepable         its ids are: it can not even be stored that it came
+│   └── Unkeepable         its ids are: not even its arrival can be stored
 ├── TooLarge               a file is larger than we take
 ├── NoRoom                 there is no room for another file
 ├── Full                   a bound was reached; `retry_after_s` says when to try again
 ├── Spent                  a spending limit is reached: no model call; the message says which and until when
 ├── ToolFailed             a tool call failed; the message is its result, for the model
-├── Unanswerable           the agent can not answer this turn; the message is for the user, `kind` for the journal
+├── Unanswerable           the agent cannot answer this turn; the message is for the user, `kind` for the journal
 └── PlatformError
     ├── TryLater           nothing was sent; try again after `delay_s`
-    ├── Refused            it will never be accepted; give up and say so
-    └── OutcomeUnknown     it may have been sent: repeat with the key, look, or follow the policy
+    ├── Refused            it will never be accepted; the reply is a dead letter
+    └── OutcomeUnknown     delivery unknown: repeat with the key, look it up, or follow the policy
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ConfigError(EverturnError):
     """A setting is wrong. The message names the key and the remedy."""
 
 
-class HomeHeld(EverturnError):
+class HomeLocked(EverturnError):
     """Another gateway holds this home."""
 
 
@@ -64,7 +64,7 @@ class Damaged(EverturnError):
 
 
 class Conflict(EverturnError):
-    """An id was used again: that of a message for other words, or that of a call for another call."""
+    """An id was used again: that of a message for another text, or that of a call for another call."""
 
 
 class TooLong(EverturnError):
@@ -72,7 +72,7 @@ class TooLong(EverturnError):
 
 
 class Unkeepable(TooLong):
-    """The ids of a message are longer than a database finds again."""
+    """The ids of a message are longer than a database index takes."""
 
 
 class TooLarge(EverturnError):
@@ -84,7 +84,7 @@ class NoRoom(EverturnError):
 
 
 class Full(EverturnError):
-    """A bound was reached; the sender is told when to try again."""
+    """A bound was reached; `retry_after_s` says when the sender may try again."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -104,7 +104,7 @@ class ToolFailed(EverturnError):
 
 
 class Unanswerable(EverturnError):
-    """The agent can not answer this turn; the message is for the user and holds no secret."""
+    """The agent cannot answer this turn; the message is for the user and holds no secret."""
 
     def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
@@ -124,8 +124,8 @@ class TryLater(PlatformError):
 
 
 class Refused(PlatformError):
-    """It will never be accepted. Stop and tell the owner."""
+    """The platform will never accept it. Stop, and report it to the owner."""
 
 
 class OutcomeUnknown(PlatformError):
-    """It may have been sent. Look it up by key, repeat it with the key, or follow the policy."""
+    """Delivery unknown: it may have been sent. Look it up by key, repeat it with the key, or follow the policy."""

@@ -1,4 +1,4 @@
-"""The HTTP client of our own requests: httpx2, with one of its errors named as what it is."""
+"""The HTTP client for all outgoing requests: httpx2, with resets at connect raised as ConnectError."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import httpx2
 
 
 class HttpClient(httpx2.AsyncClient):
-    """An httpx2 client under whose ConnectError a connection falls, too, that is reset at the moment it is made.
+    """An httpx2 client that raises ConnectError also for a connection that is reset at the moment it is made.
 
     uvloop closes such a connection before anybody has asked for its addresses. anyio then asks None for them, as a closed
     uvloop transport has no socket, and its AttributeError goes through httpx2 as it is. Nothing has been sent by then.
@@ -25,7 +25,7 @@ class HttpClient(httpx2.AsyncClient):
 
 
 def is_reset_at_once(error: AttributeError) -> bool:
-    """Whether anyio asked a connection for its addresses that uvloop had closed: this one line of it, and nothing else."""
+    """Whether the error comes from anyio reading the addresses of a connection that uvloop had closed, and nothing else."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -20,7 +20,7 @@ _NODE_BITS = 10
 
 
 class Ids:
-    """Hands out ids and session ids for one instance; they grow even if the clock goes back, and beyond `after`."""
+    """Makes ids and session ids for one instance; they grow even if the clock goes back, and beyond `after`."""
 
     def __init__(self, clock: Clock, node: int, after: int = 0) -> None:
         self._clock = clock

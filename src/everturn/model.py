@@ -1,4 +1,4 @@
-"""The values everything else speaks of. No I/O, no clock, no decisions."""
+"""The shared value types and states. No I/O, no clock, no decisions."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class SessionSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """Nothing special: the next message continues the session."""
+    """The normal state of a session: the next message continues it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePending:
-    """A turn was cut off; the session goes on with its id and a note."""
+    """A turn was cut off; the session continues with its id and a note."""
 
     reason: str = "restart_timeout"
     marked_at: float | None = None
@@ -46,7 +46,7 @@ class ResumePending:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """Quarantined: the next message starts a fresh session, `/resume` brings this one back."""
+    """The session is suspended: the next message starts a new one, `/resume` returns to this one."""
 
     reason: str = "stuck"
     marked_at: float | None = None
@@ -57,7 +57,7 @@ ACTIVE = Active()
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a session key points at now, and its state."""
+    """The session that a session key points at now, and its state."""
 
     key: str
     session_id: str | None
@@ -69,7 +69,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     previous_session_id: str | None = None
     auto_reset_reason: str | None = None
     reset_had_activity: bool = False
-    expired: str | None = None  # ended by the watcher for this reason; the next message starts afresh
+    expired: str | None = None  # ended by the expiry loop for this reason; the next message starts a new session
     origin: SessionSource | None = None
     created_at: float = 0.0
     active_at: float = 0.0
@@ -85,9 +85,9 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class InboxState(StrEnum):
-    """The life of an accepted message."""
+    """The states of an accepted message."""
 
-    WAITING = "waiting"
+    QUEUED = "queued"
     CLAIMED = "claimed"
     DONE = "done"
     WITHDRAWN = "withdrawn"
@@ -96,10 +96,10 @@ class InboxState(StrEnum):
 
 
 class TurnState(StrEnum):
-    """The life of a turn."""
+    """The states of a turn."""
 
     RUNNING = "running"
-    WAITING = "waiting"
+    AWAITING_APPROVAL = "awaiting_approval"
     INTERRUPTED = "interrupted"
     ANSWERED = "answered"
     FAILED = "failed"
@@ -109,22 +109,22 @@ class TurnState(StrEnum):
 
 
 class OutboxState(StrEnum):
-    """The life of a reply."""
+    """The states of a reply."""
 
     OPEN = "open"
-    OWED = "owed"
+    PENDING = "pending"
     SENDING = "sending"
     SENT = "sent"
-    DOUBTFUL = "doubtful"
+    UNKNOWN = "unknown"
     DEAD = "dead"
 
 
 INBOX_MOVES: dict[InboxState, frozenset[InboxState]] = {
-    InboxState.WAITING: frozenset(
+    InboxState.QUEUED: frozenset(
         {InboxState.CLAIMED, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD}
     ),
     InboxState.CLAIMED: frozenset(
-        {InboxState.WAITING, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD}
+        {InboxState.QUEUED, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD}
     ),
     InboxState.DONE: frozenset(),
     InboxState.WITHDRAWN: frozenset(),
@@ -133,7 +133,7 @@ INBOX_MOVES: dict[InboxState, frozenset[InboxState]] = {
 }
 TURN_MOVES: dict[TurnState, frozenset[TurnState]] = {
     TurnState.RUNNING: frozenset(set(TurnState) - {TurnState.RUNNING}),
-    TurnState.WAITING: frozenset(
+    TurnState.AWAITING_APPROVAL: frozenset(
         {TurnState.RUNNING, TurnState.STOPPED, TurnState.FAILED, TurnState.SUSPENDED, TurnState.ROLLED_BACK}
     ),
     TurnState.INTERRUPTED: frozenset(
@@ -146,14 +146,14 @@ TURN_MOVES: dict[TurnState, frozenset[TurnState]] = {
     TurnState.SUSPENDED: frozenset(),
 }
 OUTBOX_MOVES: dict[OutboxState, frozenset[OutboxState]] = {
-    OutboxState.OPEN: frozenset({OutboxState.OWED, OutboxState.SENDING, OutboxState.DOUBTFUL, OutboxState.DEAD}),
-    # A bubble that was left as it is by an interruption grows again.
-    OutboxState.OWED: frozenset({OutboxState.OPEN, OutboxState.SENDING, OutboxState.SENT, OutboxState.DEAD}),
-    OutboxState.SENDING: frozenset({OutboxState.OWED, OutboxState.SENT, OutboxState.DOUBTFUL, OutboxState.DEAD}),
-    # A progress notice or a bubble that says something else now, or grows again.
-    OutboxState.SENT: frozenset({OutboxState.OWED, OutboxState.OPEN, OutboxState.SENDING}),
-    OutboxState.DOUBTFUL: frozenset({OutboxState.OWED, OutboxState.SENT, OutboxState.DEAD}),
-    OutboxState.DEAD: frozenset({OutboxState.OWED}),
+    OutboxState.OPEN: frozenset({OutboxState.PENDING, OutboxState.SENDING, OutboxState.UNKNOWN, OutboxState.DEAD}),
+    # A streaming message that an interruption left continues.
+    OutboxState.PENDING: frozenset({OutboxState.OPEN, OutboxState.SENDING, OutboxState.SENT, OutboxState.DEAD}),
+    OutboxState.SENDING: frozenset({OutboxState.PENDING, OutboxState.SENT, OutboxState.UNKNOWN, OutboxState.DEAD}),
+    # A progress notice or a streaming message that is edited, or continues.
+    OutboxState.SENT: frozenset({OutboxState.PENDING, OutboxState.OPEN, OutboxState.SENDING}),
+    OutboxState.UNKNOWN: frozenset({OutboxState.PENDING, OutboxState.SENT, OutboxState.DEAD}),
+    OutboxState.DEAD: frozenset({OutboxState.PENDING}),
 }
 
 S = TypeVar("S", InboxState, TurnState, OutboxState)
@@ -165,7 +165,7 @@ def sources_of(moves: dict[S, frozenset[S]], after: S) -> tuple[str, ...]:
 
 
 class Effect(StrEnum):
-    """What a tool declares: may it be run again when its outcome is unknown?"""
+    """The effect class that a tool declares: may it run again when its outcome is unknown?"""
 
     PURE = "pure"
     IDEMPOTENT = "idempotent"
@@ -173,17 +173,17 @@ class Effect(StrEnum):
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A call the model asked for."""
+    """A tool call of a model response."""
 
     id: str
     name: str
     arguments: str = ""
     effect: Effect = Effect.ONCE
-    ask: str | None = None  # what a person is asked before it may run; None: it needs no approval
+    ask: str | None = None  # the text of its approval request; None: it needs no approval
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model call used, or several together; `cost` only where the price is known."""
+    """The usage of a model call, or of several together; `cost` only where the price is known."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -193,7 +193,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RowOutcome(StrEnum):
-    """How a transcript row ended that did not end as it should."""
+    """The outcome of a transcript row that did not end normally."""
 
     STOPPED = "stopped"  # an answer that somebody stopped: its text is what had been streamed by then
     FAILED = "failed"  # the result of a tool call that failed
@@ -209,9 +209,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
     unknown: bool = False  # a tool result whose outcome a crash hid
-    extra: str | None = (
-        None  # JSON that only the agent that wrote it understands: the provider's own parts of a response
-    )
+    extra: str | None = None  # JSON for the agent that wrote it only: the provider's own parts of a response
     author: str | None = None  # who said it, where several people speak
     turn: int | None = None
     at: float = 0.0
@@ -219,14 +217,14 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that came with a message, by reference: the bytes are fetched once, after the message is safe."""
+    """A file that came with a message, by reference: the bytes are fetched once, after the message is saved."""
 
     kind: str  # image, audio, voice, video, document or sticker
     ref: str  # what its platform calls it; only the adapter understands it
     name: str = ""
     mime: str = ""  # as its sender said; what it is, is found in its bytes
     size: int = 0  # as its sender said; 0: not known
-    words: str = ""  # what stands for it in text: a sticker's emoji
+    text: str = ""  # what stands for it in text: a sticker's emoji
     seconds: int = 0  # how long it plays; 0: not known
     unique: str = ""  # what its platform calls it for everybody and for ever: a sticker's
     family: str = ""  # the set that a sticker belongs to
@@ -242,57 +240,57 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int = 0
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of the files of one message: the words with them, and where each is; None for one that is not here."""
+class SettledFiles(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The fetched files of one message: its text with them, and where each is; None for one that is missing."""
 
     text: str
     files: tuple[StoredFile | None, ...] = ()
 
 
 class Heard(StrEnum):
-    """What happened on a platform."""
+    """The kind of an inbound event of a platform."""
 
     SAID = "said"
-    EDITED = "edited"  # a message that was said before has other words now
-    DELETED = "deleted"  # a message that was said before is gone
+    EDITED = "edited"  # an earlier message has another text now
+    DELETED = "deleted"  # an earlier message was deleted
     MOVED = "moved"  # the chat has another number now
 
 
 class ClientTool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A function of the program that asks: the agent may ask for a call of it, and the program runs it."""
+    """A function of the requesting program: the agent may call it, and the program runs it."""
 
     name: str
     description: str = ""
     parameters: Json = {}
 
 
-class Brought(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a program's message brings beside its words; kept with the message until it is forgotten."""
+class RequestExtras(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The request extras of a program's message beside its text; stored with the message until it is deleted."""
 
     rows: tuple[
         Message, ...
-    ] = ()  # what the transcript has before its words: a history, or results of the program's functions
+    ] = ()  # what the transcript has before its text: a history, or results of the program's functions
     instructions: str = ""  # for the model, in its turn only
     tools: tuple[ClientTool, ...] = ()
     about: Json = {}  # what the endpoint wants to know again
 
 
-NOTHING_BROUGHT = Brought()
+NO_EXTRAS = RequestExtras()
 
 
 class Inbound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A message as an adapter heard it. `id` is unique within the platform account.
+    """A message as an adapter received it. `id` is unique within the platform account.
 
-    One that brings something is never a command, and always a turn of its own.
+    One with extras is never a command, and always a turn of its own.
     """
 
     id: str
     source: SessionSource
     text: str
     cursor: str | None = None  # where the platform is read on after this message, committed with it
-    agent: str | None = None  # who is asked, where the sender may choose; None: whom the routes name
-    brought: Brought | None = None
-    fingerprint: str | None = None  # of all that was asked: the same id with another one is a conflict
+    agent: str | None = None  # the agent, where the sender may choose; None: the one that the routes name
+    extras: RequestExtras | None = None
+    fingerprint: str | None = None  # of the whole request: the same id with another one is a conflict
     what: Heard = Heard.SAID
     of: str | None = None  # the `id` of the message that was edited or deleted; the number that a chat had
     edition: int | None = None  # of what an edit, or a message with its edits, says: a lower one does not replace it
@@ -303,7 +301,7 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ReadTo(msgspec.Struct, frozen=True):
-    """A platform was read so far, and what came last was nothing for us: only the place to read on from is committed."""
+    """A platform was read up to this cursor without a message for us: only the cursor is committed."""
 
     cursor: str
 
@@ -325,23 +323,23 @@ class Delta(msgspec.Struct, frozen=True):
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """Something that moved just now, told to who watches and kept nowhere: the rows say what it was."""
+    """A change that watchers get at once and that is stored nowhere: the rows say what it was."""
 
     kind: str
     data: Json
 
 
 class Bubble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of an answer that was shown while it grew; the ids of its parts stand in `Reply.sent_parts`."""
+    """The stored state of a streaming message; the ids of its parts are in `Reply.sent_parts`."""
 
     name: str  # what its send keys begin with
     opening: int = 0  # which opening wrote this: an operation that runs twice knows its own
     shown: tuple[str, ...] = ()  # of each part, what it shows (by hash); empty: not known
-    said: str = ""  # the words as of the last commit
-    sending: int | None = None  # the part that may have been sent, and whose id is not known
-    repeats: bool = False  # the next part may be out under its key already, with other words
+    said: str = ""  # the text as of the last commit
+    sending: int | None = None  # the part whose delivery is unknown, as is its id
+    repeats: bool = False  # the next part may be sent under its key already, with another text
     replaces: tuple[int, ...] = ()  # parts that were sent again, and say so
-    hold: str | None = None  # what the owner's policy says of a part in doubt: nothing more is sent
+    hold: str | None = None  # what the owner's policy says of a part whose delivery is unknown: nothing more is sent
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -354,11 +352,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     text: str
     claim: int  # the number under which it is ours to send: every write about it names it
     attempts: int
-    sent_parts: tuple[str, ...]  # the platform's ids of the parts that are out
+    sent_parts: tuple[str, ...]  # the platform's ids of the parts that were sent
     marked: bool  # it may be a repetition, and says so
-    look: bool = False  # ask the platform whether it is out before sending it again
+    look: bool = False  # ask the platform whether it was sent before sending it again
     valid_until: float | None = None
-    failures: int = 0  # of the attempts, those that failed: not waits that were ordered, nor deaths of ours
-    bubble: Bubble | None = None  # it was shown while it grew
+    failures: int = 0  # of the attempts, those that failed: not waits that were ordered, nor crashes of ours
+    bubble: Bubble | None = None  # it is a streaming message
     file: StoredFile | None = None  # it is a file; the text stands beneath it
-    turn: int | None = None  # the turn, or the reply, that it speaks of
+    turn: int | None = None  # the turn, or the reply, that it is about

@@ -15,7 +15,7 @@ EFFECT = {"pure": "pure", "same": "idempotent"}
 
 
 def note(line: str) -> None:
-    """One line, safely in the file; says in which life."""
+    """Append one line to the file and sync it; it names the process."""
     with LEDGER.open("a") as file:
         file.write(f"{line} {os.getpid()}\n")
 
@@ -63,9 +63,9 @@ ONCE: dict[str, Callable[[], object]] = {
 }
 
 
-def misbehave(words: list[str]) -> bool:
-    """Before anything is done; whether that was all."""
-    for word in words:
+def misbehave(text: list[str]) -> bool:
+    """Misbehave before anything is done; returns whether that was all."""
+    for word in text:
         if word in ALWAYS or (word in ONCE and first_time(word)):
             (ALWAYS | ONCE)[word]()
             return True
@@ -74,13 +74,15 @@ def misbehave(words: list[str]) -> bool:
 
 def answer_turn(request: dict[str, Any]) -> None:
     """Two tools, then the answer."""
-    words = request["words"].split()
+    words = request["text"].split()
     if misbehave(words):
         return
     own = request["own"]
     done = [row["content"] for row in own if row["role"] == "tool"]
     if "waits" in words and len(done) == 1 and first_time("waits"):
         signal.pause()  # until somebody kills us
+    if "reports" in words and not done:
+        say(type="notify", text="I look around")
     say(type="stream", text=f"{len(done)} done")
     if len(done) < 2 or "forever" in words:
         effect = next((EFFECT[word] for word in words if word in EFFECT), "once")
@@ -102,7 +104,7 @@ def run_call(request: dict[str, Any]) -> None:
         os._exit(0)
 
 
-note("life")
+note("process")
 for line in sys.stdin:
     what = json.loads(line)
     answer_turn(what) if what["type"] == "turn" else run_call(what)

@@ -1,4 +1,4 @@
-"""The cache of dear things: bounded, least recently used first, never what is in use, never another session's."""
+"""The cache of expensive objects: bounded, least recently used first, never what is in use, never another session's."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from everturn.agent.cache import Built, Cache, CacheLimits, Name, Shelf
+from everturn.agent.cache import Cache, CachedValue, CacheEntries, CacheLimits, Name
 from everturn.testing import ManualClock
 from tests.waiting import WAIT_S, within
 
@@ -17,26 +17,26 @@ NAMES = st.tuples(st.sampled_from("abcd"), st.sampled_from(["one", "two"]))
 
 
 async def nothing() -> None:
-    """How a thing of these tests is closed."""
+    """How a cached object of these tests is closed."""
 
 
 class ShelfMachine(RuleBasedStateMachine):
-    """The shelf beside a plain list of who uses what; after each step it is tidied, as the cache does."""
+    """The entries beside a plain list of their users; after each step old ones are evicted, as the cache does."""
 
     taken: Bundle[Name] = Bundle("taken")
 
     def __init__(self) -> None:
         super().__init__()
-        self.shelf: Shelf[Name] = Shelf(LIMITS)
+        self.entries: CacheEntries[Name] = CacheEntries(LIMITS)
         self.now = 0.0
         self.users: list[Name] = []
         self.used_at: dict[Name, float] = {}
 
     @rule(target=taken, name=NAMES, size=st.integers(0, 60))
     def borrow(self, name: Name, size: int) -> Name:
-        found = self.shelf.take(name, self.now)
+        found = self.entries.take(name, self.now)
         if found is None:
-            self.shelf.put(name, Built(name, size, nothing), self.now)
+            self.entries.put(name, CachedValue(name, size, nothing), self.now)
         else:
             assert found.value == name  # never another's
         self.users.append(name)
@@ -45,8 +45,8 @@ class ShelfMachine(RuleBasedStateMachine):
         return name
 
     @rule(name=consumes(taken))
-    def give_back(self, name: Name) -> None:
-        self.shelf.give_back(name, self.now)
+    def release(self, name: Name) -> None:
+        self.entries.release(name, self.now)
         self.users.remove(name)
         self.used_at[name] = self.now
         self.tidy()
@@ -57,29 +57,29 @@ class ShelfMachine(RuleBasedStateMachine):
         self.tidy()
 
     def tidy(self) -> None:
-        before = self.shelf.names()
-        evicted = [built.value for built in self.shelf.evict(self.now)]
+        before = self.entries.names()
+        evicted = [built.value for built in self.entries.evict(self.now)]
         assert not set(evicted) & set(self.users)
         assert evicted == [name for name in before if name in evicted]  # the oldest first
-        assert [name for name in before if name not in evicted] == self.shelf.names()
+        assert [name for name in before if name not in evicted] == self.entries.names()
 
     @invariant()
     def what_is_used_is_there(self) -> None:
-        assert set(self.users) <= set(self.shelf.names())
+        assert set(self.users) <= set(self.entries.names())
 
     @invariant()
     def the_bounds_are_passed_only_by_what_is_in_use(self) -> None:
-        idle = [name for name in self.shelf.names() if name not in self.users]
-        assert not idle or (len(self.shelf) <= LIMITS.entries and self.shelf.size() <= LIMITS.size)
+        idle = [name for name in self.entries.names() if name not in self.users]
+        assert not idle or (len(self.entries) <= LIMITS.entries and self.entries.size() <= LIMITS.size)
 
     @invariant()
     def nothing_is_idle_for_too_long(self) -> None:
-        idle = [name for name in self.shelf.names() if name not in self.users]
+        idle = [name for name in self.entries.names() if name not in self.users]
         assert all(self.now - self.used_at[name] < LIMITS.idle_s for name in idle)
 
     @invariant()
     def a_session_keeps_only_its_newest_thing_when_idle(self) -> None:
-        idle = [session for session, signature in self.shelf.names() if (session, signature) not in self.users]
+        idle = [session for session, signature in self.entries.names() if (session, signature) not in self.users]
         assert len(idle) == len(set(idle))
 
 
@@ -88,7 +88,7 @@ TestShelf.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 class Dear:
-    """Builds things that can be counted."""
+    """Builds objects that can be counted."""
 
     def __init__(self) -> None:
         self.built: list[str] = []
@@ -97,8 +97,8 @@ class Dear:
         self.go.set()
         self.gone = asyncio.Event()
 
-    def build(self, name: str, size: int = 1) -> Callable[[], "asyncio.Future[Built[str]]"]:
-        async def make() -> Built[str]:
+    def build(self, name: str, size: int = 1) -> Callable[[], "asyncio.Future[CachedValue[str]]"]:
+        async def make() -> CachedValue[str]:
             await self.go.wait()
             self.built.append(name)
 
@@ -106,7 +106,7 @@ class Dear:
                 self.closed.append(name)
                 self.gone.set()
 
-            return Built(name, size, close)
+            return CachedValue(name, size, close)
 
         return lambda: asyncio.ensure_future(make())
 
@@ -160,7 +160,7 @@ async def test_what_nobody_uses_any_more_is_let_go_though_nobody_comes_by() -> N
 async def test_a_failure_to_build_is_told_to_all_and_not_kept() -> None:
     cache, dear = Cache[str](LIMITS, ManualClock()), Dear()
 
-    async def fails() -> Built[str]:
+    async def fails() -> CachedValue[str]:
         raise RuntimeError("no")
 
     async def ask() -> None:
@@ -179,8 +179,8 @@ async def test_a_thing_that_does_not_close_troubles_nobody() -> None:
     async def breaks() -> None:
         raise RuntimeError("stuck")
 
-    async def build() -> Built[str]:
-        return Built("x", 1, breaks)
+    async def build() -> CachedValue[str]:
+        return CachedValue("x", 1, breaks)
 
     async with cache.borrow("a", "s", build) as thing:
         assert thing == "x"
@@ -189,7 +189,7 @@ async def test_a_thing_that_does_not_close_troubles_nobody() -> None:
 
 
 def test_nothing_is_put_twice() -> None:
-    shelf: Shelf[str] = Shelf(LIMITS)
-    shelf.put(("a", "s"), Built("x", 1, nothing), 0)
-    with pytest.raises(ValueError, match="there already"):
-        shelf.put(("a", "s"), Built("x", 1, nothing), 0)
+    entries: CacheEntries[str] = CacheEntries(LIMITS)
+    entries.put(("a", "s"), CachedValue("x", 1, nothing), 0)
+    with pytest.raises(ValueError, match="in the cache already"):
+        entries.put(("a", "s"), CachedValue("x", 1, nothing), 0)

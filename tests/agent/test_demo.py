@@ -1,4 +1,4 @@
-"""The demo agent: what it does, what its ledger says, and what of that survives a death."""
+"""The demo agent: what it does, what its ledger says, and what of that survives a crash."""
 
 import asyncio
 from pathlib import Path
@@ -7,11 +7,11 @@ import pytest
 
 from everturn.agent.demo import DemoAgent
 from everturn.testing import FakePlatform, ManualClock, World
-from tests.gateway.scenes import die, told, until_read, while_time_passes
+from tests.scenes import die, told, until_read, while_time_passes
 
 
 class Stage:
-    """A demo agent in a world whose clock is moved by hand."""
+    """A demo agent in a world with a manual clock."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.died = asyncio.Event()
@@ -87,13 +87,13 @@ async def test_crash_always_ends_it_every_time(stage: Stage) -> None:
             stage.died.clear()
 
 
-@pytest.mark.parametrize("words", ["hello", "work", "work hard", "crashed", "work 3 2 1"])
-async def test_anything_else_is_answered_with_what_it_sees(stage: Stage, words: str) -> None:
+@pytest.mark.parametrize("text", ["hello", "work", "work hard", "crashed", "work 3 2 1"])
+async def test_anything_else_is_answered_with_what_it_sees(stage: Stage, text: str) -> None:
     async with stage.world:
         stage.platform.say("one", "first")
-        stage.platform.say("one", words)
-        answer = await told(stage.platform, "one", f"You said: {words}")
-    assert answer == f"I see 2 earlier messages of this conversation. You said: {words}"
+        stage.platform.say("one", text)
+        answer = await told(stage.platform, "one", f"You said: {text}")
+    assert answer == f"I see 2 earlier messages of this conversation. You said: {text}"
 
 
 async def test_no_effects_are_no_work(stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""An agent behind an address: whatever the network and the endpoint do, a step is done once and the user is told the truth."""
+"""An agent behind a URL: whatever the network and the endpoint do, a step is done once and the user sees the truth."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ def status(code: int, header: bytes = b"") -> bytes:
 
 
 def cut(*lines: Json) -> bytes:
-    """A reply that promised more."""
+    """A reply that announced more."""
     return ok(*lines).replace(b"Connection", b"Content-Length: 9999\r\nConnection")
 
 
@@ -86,7 +86,7 @@ def counting(request: Json, _number: int) -> bytes:
     results = [row["content"] for row in request["own"] if row["role"] == "tool"]
     if results:
         return ok({"type": "stream", "text": "You"}, {"type": "answer", "text": f"You wrote {results[0]}"})
-    return ok({"type": "step", "calls": [{"id": "1", "name": "count", "arguments": request["words"]}]})
+    return ok({"type": "step", "calls": [{"id": "1", "name": "count", "arguments": request["text"]}]})
 
 
 async def test_each_request_holds_everything(store_url: str) -> None:
@@ -94,7 +94,7 @@ async def test_each_request_holds_everything(store_url: str) -> None:
     assert said == "You wrote 5 letters"
     assert endpoint.kinds() == ["turn", "call", "turn"]
     first, call, last = endpoint.requests
-    assert (first["words"], first["instructions"], first["attempt"], first["protocol"]) == ("hello", "be kind", 1, 1)
+    assert (first["text"], first["instructions"], first["attempt"], first["protocol"]) == ("hello", "be kind", 1, 1)
     assert (call["call"]["arguments"], call["key"]) == ("hello", f"{first['turn']}:1")
     assert [row["role"] for row in last["own"]] == ["user", "assistant", "tool"]
     assert all("authorization: bearer k3y" in head.lower() for head in endpoint.heads)
@@ -134,7 +134,7 @@ async def test_a_call_that_is_cut_off_is_not_run_again_unless_it_may_be(store_ur
         (ok({"type": "answer", "text": "a\x00b"}), "a\ufffdb"),
     ],
 )
-async def test_what_can_not_be_answered_is_told_in_words(store_url: str, reply: bytes, said: str) -> None:
+async def test_what_cannot_be_answered_ends_with_the_reason(store_url: str, reply: bytes, said: str) -> None:
     told, _ = await answer(store_url, lambda _request, _number: reply, key="k3y")
     assert said in told
     assert "s3cret" not in told
@@ -148,7 +148,7 @@ async def test_an_endpoint_that_is_not_there_is_told_in_words(store_url: str) ->
         platform.say("one", "hello")
         await platform.until(lambda: bool(platform.screen))
     await agent.close()
-    assert "can not be reached" in platform.screen[0].text
+    assert "cannot be reached" in platform.screen[0].text
     assert "s3cret" not in platform.screen[0].text
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.decide.busy import OUTCOME_UNKNOWN
+from everturn.inbox.rules.busy import OUTCOME_UNKNOWN
 from everturn.model import Effect, Message, ToolCall
 from everturn.testing import FakePlatform, World
-from tests.gateway.scenes import die, life_of, told
+from tests.scenes import die, told, trace_of
 
 
 class Interrupted:
@@ -43,7 +43,7 @@ class Interrupted:
 
 
 async def interrupted(url: str, agent: Interrupted) -> dict[str, Any]:
-    """Run it through its interruption; the message's life."""
+    """Run it through its interruption; returns the message's timeline."""
     platform = FakePlatform()
     async with World(url, agent, [platform]) as world:
         message = platform.say("one", "go")
@@ -51,7 +51,7 @@ async def interrupted(url: str, agent: Interrupted) -> dict[str, Any]:
         await die(world)
         await world.start()
         await told(platform, "one", "done")
-        return await life_of(world, message)
+        return await trace_of(world, message)
 
 
 def call(name: str, effect: Effect) -> ToolCall:
@@ -59,12 +59,12 @@ def call(name: str, effect: Effect) -> ToolCall:
 
 
 async def test_a_once_tool_that_was_begun_is_not_run_again(store_url: str) -> None:
-    """Promise 5: the model is told that the outcome is unknown."""
+    """Promise 5: the model sees that the outcome is unknown."""
     agent = Interrupted(call("a", Effect.ONCE), dies_in="a")
-    life = await interrupted(store_url, agent)
+    trace = await interrupted(store_url, agent)
     assert [name for name, _ in agent.runs] == ["a"]
     assert [(result.content, result.unknown) for result in agent.results] == [(OUTCOME_UNKNOWN, True)]
-    assert [(each["class"], each["state"]) for each in life["turn"]["effects"]] == [("once", "done")]
+    assert [(each["class"], each["state"]) for each in trace["turn"]["effects"]] == [("once", "done")]
 
 
 @pytest.mark.parametrize("effect", [Effect.PURE, Effect.IDEMPOTENT])
@@ -107,7 +107,7 @@ class Curious:
         self.seen.append(await turn.history(last=3))
         self.seen.append(await turn.own())
         turn.stream("so far")
-        return Answer(f"answer to {turn.words} in {turn.source.chat_id} of {turn.key}")
+        return Answer(f"answer to {turn.text} in {turn.source.chat_id} of {turn.key}")
 
 
 async def test_an_agent_sees_the_newest_rows_and_its_own(store_url: str) -> None:

@@ -1,4 +1,4 @@
-"""The agent of `kind = "local"`: who answers what, and what happens when the model is not there."""
+"""The agent of `kind = "local"`: which agent answers what, and what happens when the model is not there."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from everturn.agent.interface import Agent
 from everturn.agent.local import LocalAgent
 from everturn.agent.local_server import Address, LocalServer
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, World
-from tests.gateway.scenes import told, while_time_passes
+from tests.scenes import told, while_time_passes
 from tests.waiting import poll
 
 SERVES = 'import sys; sys.stdin.readline(); print(\'{"url": "http://127.0.0.1:1"}\', flush=True); sys.stdin.read()'
@@ -51,9 +51,9 @@ async def down(store_url: str, tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 async def test_plain_words_go_to_the_model_through_one_agent(served: Stage) -> None:
-    for words in ("hello", "work hard"):
-        served.platform.say("one", words)
-        assert await told(served.platform, "one", words) == f"echo: {words}"
+    for text in ("hello", "work hard"):
+        served.platform.say("one", text)
+        assert await told(served.platform, "one", text) == f"echo: {text}"
     assert served.addresses == ["http://127.0.0.1:1"]
 
 
@@ -77,9 +77,9 @@ async def test_without_the_model_the_user_is_told_why_and_the_demo_works(down: S
 
 
 @pytest.mark.parametrize(
-    ("words", "demo"),
+    ("text", "demo"),
     [("work 3", True), ("WORK 3 0.5", True), ("crash", True), ("crash always", True), ("crash\nplease", True),
      ("work", False), ("crashed", False), ("please work 3", False), ("", False)],
 )  # fmt: skip
-def test_only_the_demos_own_words_are_its(words: str, demo: bool) -> None:  # noqa: FBT001
-    assert is_for_demo(words) is demo
+def test_only_the_demos_own_words_are_its(text: str, demo: bool) -> None:  # noqa: FBT001
+    assert is_for_demo(text) is demo

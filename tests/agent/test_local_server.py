@@ -136,7 +136,7 @@ async def test_closing_ends_it_and_asking_again_starts_it() -> None:
 async def test_a_program_that_fails_is_told_with_its_last_words_and_tried_later() -> None:
     served, clock = program("import sys; sys.exit('no memory left')", first_pause_s=30)
     for pause in (30, 60):
-        with pytest.raises(Unanswerable, match=rf"code 1: no memory left\), the next try is in {pause} s"):
+        with pytest.raises(Unanswerable, match=rf"code 1: no memory left\); the next start is in {pause} s"):
             await served.address()
         clock.advance(pause)
         await asyncio.sleep(0)  # it wakes
@@ -175,10 +175,10 @@ async def test_a_program_that_does_not_exist_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last_s", "lived_s", "pause_s"), [(0, 0, 0.2), (0.2, 1, 0.4), (40, 1, 60), (60, 59, 60), (60, 60, 0.2)]
+    ("last_s", "ran_s", "pause_s"), [(0, 0, 0.2), (0.2, 1, 0.4), (40, 1, 60), (60, 59, 60), (60, 60, 0.2)]
 )
-def test_the_pause_grows_until_a_life_was_good(last_s: float, lived_s: float, pause_s: float) -> None:
-    assert LocalSettings().pause_s(last_s, lived_s) == pause_s
+def test_the_pause_grows_until_a_run_was_healthy(last_s: float, ran_s: float, pause_s: float) -> None:
+    assert LocalSettings().pause_s(last_s, ran_s) == pause_s
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(None, 1), (1, 1), (2, 1), (4, 3), (64, 4)])

@@ -12,8 +12,8 @@ import pytest
 from everturn.agent.elsewhere import OUTCOME_UNKNOWN, WireSettings
 from everturn.agent.process import ProcessAgent
 from everturn.testing import FakePlatform, World
-from tests.gateway.scenes import EAGER, die
 from tests.house import ROOT
+from tests.scenes import EAGER, die
 from tests.waiting import poll
 
 PROGRAM = Path(__file__).with_name("agent_program.py")
@@ -28,7 +28,7 @@ class Swift:
         self._impatient = asyncio.Event()
 
     def lose_patience(self) -> None:
-        """Whoever waits for a sign of life waits no longer."""
+        """End the wait for activity of the agent."""
         self._impatient.set()
         self._impatient.clear()
 
@@ -62,17 +62,17 @@ class Stage:
     def world(self) -> World:
         return World(self.url, self.agent, [self.platform], settings=EAGER)
 
-    async def answer(self, words: str) -> str:
-        """What the user sees in place of the words, through a life of the gateway."""
+    async def answer(self, text: str) -> str:
+        """What the user sees in answer to this text, through one run of the gateway."""
         async with self.world():
-            said = await self.ask(words)
+            said = await self.ask(text)
         await self.agent.close()
         return said
 
-    async def ask(self, words: str) -> str:
+    async def ask(self, text: str) -> str:
         """Say it and wait for what comes."""
         before = len(self.platform.screen)
-        self.platform.say("one", words)
+        self.platform.say("one", text)
         return await self.said(before)
 
     async def said(self, before: int = 0) -> str:
@@ -81,7 +81,7 @@ class Stage:
         return self.platform.screen[-1].text
 
     def ledger(self, beginning: str = "") -> list[str]:
-        """What the program did, life by life."""
+        """What the program did, process by process."""
         file = self.folder / "ledger"
         lines = file.read_text().splitlines() if file.exists() else []
         return [line for line in lines if line.startswith(beginning)]
@@ -99,17 +99,17 @@ def stage(store_url: str, tmp_path: Path) -> Stage:
 async def test_steps_and_results_go_back_and_forth_until_the_answer(stage: Stage) -> None:
     assert await stage.answer("go") == "result 1 result 2; seen 0; note False"
     assert stage.done() == ["1", "2"]
-    assert len(stage.ledger("life")) == 1
+    assert len(stage.ledger("process")) == 1
 
 
 async def test_the_next_turn_sees_the_history_of_the_first(stage: Stage) -> None:
     async with stage.world():
-        said = [await stage.ask(words) for words in ("go", "on")]
+        said = [await stage.ask(text) for text in ("go", "on")]
     await stage.agent.close()
     assert said[1] == "result 1 result 2; seen 6; note False"
 
 
-async def test_a_program_that_is_killed_after_a_result_repeats_nothing_in_its_next_life(stage: Stage) -> None:
+async def test_a_program_that_is_killed_after_a_result_repeats_nothing_after_its_restart(stage: Stage) -> None:
     async with stage.world():
         stage.platform.say("one", "waits")
         await poll(lambda: bool(stage.ledger("waits")), seen=stage.ledger)
@@ -118,7 +118,7 @@ async def test_a_program_that_is_killed_after_a_result_repeats_nothing_in_its_ne
     await stage.agent.close()
     assert said == "result 1 result 2; seen 0; note False"
     assert stage.done() == ["1", "2"]
-    assert len(stage.ledger("life")) == 2
+    assert len(stage.ledger("process")) == 2
 
 
 async def test_a_gateway_that_dies_after_a_result_hands_the_committed_steps_to_a_new_program(stage: Stage) -> None:
@@ -137,7 +137,7 @@ async def test_a_gateway_that_dies_after_a_result_hands_the_committed_steps_to_a
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "done"),
+    ("text", "said", "done"),
     [
         ("go", f"result 1 {OUTCOME_UNKNOWN}; seen 0; note False", ["1", "2"]),
         ("pure", "result 1 result 2; seen 0; note False", ["1", "2", "2"]),
@@ -145,12 +145,20 @@ async def test_a_gateway_that_dies_after_a_result_hands_the_committed_steps_to_a
     ],
 )
 async def test_a_call_in_which_the_program_dies_ends_by_its_class(
-    stage: Stage, words: str, said: str, done: list[str]
+    stage: Stage, text: str, said: str, done: list[str]
 ) -> None:
     (stage.folder / "die-in-2").touch()
-    assert await stage.answer(words) == said
+    assert await stage.answer(text) == said
     assert stage.done() == done
     assert len({line.split()[2] for line in stage.ledger("ran 2")}) == 1  # the same key each time
+
+
+async def test_a_notice_of_the_program_reaches_the_user(stage: Stage) -> None:
+    async with stage.world():
+        stage.platform.say("one", "reports")
+        expected = {"I look around", "result 1 result 2; seen 0; note False"}
+        await stage.platform.until(lambda: set(stage.platform.texts("one")) == expected)
+    await stage.agent.close()
 
 
 async def test_a_program_that_ends_between_two_requests_is_started_again(stage: Stage) -> None:
@@ -158,32 +166,32 @@ async def test_a_program_that_ends_between_two_requests_is_started_again(stage: 
     (stage.folder / "leave-after-1").touch()
     assert await stage.answer("go") == "result 1 result 2; seen 0; note False"
     assert stage.done() == ["1", "2"]
-    assert len(stage.ledger("life")) == 2
+    assert len(stage.ledger("process")) == 2
 
 
-@pytest.mark.parametrize("words", ["dies", "busy"])
-async def test_a_program_that_fails_once_is_asked_again(stage: Stage, words: str) -> None:
-    assert "result 1 result 2" in await stage.answer(words)
+@pytest.mark.parametrize("text", ["dies", "busy"])
+async def test_a_program_that_fails_once_is_asked_again(stage: Stage, text: str) -> None:
+    assert "result 1 result 2" in await stage.answer(text)
     assert stage.clock.waits == [0.5]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("text", "said"),
     [
         ("stubborn", "ended in the middle of its reply, 3 times in a row"),
         ("exits", "ended with code 7 in the middle of its reply, 3 times in a row"),
         ("nonsense", "a line of its reply is not JSON"),
-        ("strange", "a line of its reply is not as it must be"),
+        ("strange", "a line of its reply has a wrong field"),
         ("huge", "a line of its reply is too long"),
         ("endless", "a reply is longer than 300000 bytes"),
-        ("misplaced", "does not belong there"),
+        ("misplaced", "is of the wrong type for this request"),
         ("twice", "two calls of one turn have the same id"),
         ("sorry", "I could not answer: I have no opinion."),
         ("forever", "more than 5 steps"),
     ],
 )
-async def test_what_can_not_be_answered_is_told_in_words(stage: Stage, words: str, said: str) -> None:
-    told_user = await stage.answer(words)
+async def test_what_cannot_be_answered_ends_with_the_reason(stage: Stage, text: str, said: str) -> None:
+    told_user = await stage.answer(text)
     assert said in told_user
     assert "s3cret" not in told_user
 
@@ -191,7 +199,7 @@ async def test_what_can_not_be_answered_is_told_in_words(stage: Stage, words: st
 async def test_a_program_that_does_not_exist_is_told_in_words(store_url: str, tmp_path: Path) -> None:
     stage = Stage(store_url, tmp_path)
     stage.agent = ProcessAgent(["no-such-program"], tmp_path, os.environ, Swift(), SMALL)
-    assert "'no-such-program' can not be started" in await stage.answer("go")
+    assert "'no-such-program' cannot be started" in await stage.answer("go")
 
 
 async def test_a_silent_program_is_ended_and_asked_again(stage: Stage) -> None:
@@ -201,7 +209,7 @@ async def test_a_silent_program_is_ended_and_asked_again(stage: Stage) -> None:
         stage.clock.lose_patience()
         assert "result 1 result 2" in await stage.said()
     await stage.agent.close()
-    assert len(stage.ledger("life")) == 2
+    assert len(stage.ledger("process")) == 2
 
 
 async def test_a_stopped_turn_ends_its_program(stage: Stage) -> None:

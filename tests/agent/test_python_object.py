@@ -1,4 +1,4 @@
-"""An agent in somebody else's Python: an object, a class or a function; what is none is named."""
+"""An agent in the owner's Python: an object, a class or a function; what is not an agent is named."""
 
 import sys
 from collections.abc import Iterator
@@ -72,8 +72,8 @@ async def test_what_is_an_agent_answers(store_url: str, name: str, said: str) ->
         ("their_broken_module:thing", "no_such_thing"),
         ("their_module:nothing", "AttributeError"),
         ("their_module:Broken", "RuntimeError: no"),
-        ("their_module:thing", "is no agent"),
-        ("their_module:broken", "is no agent"),
+        ("their_module:thing", "is not an agent"),
+        ("their_module:broken", "is not an agent"),
     ],
 )
 def test_what_is_none_is_named_with_the_reason(name: str, said: str) -> None:

@@ -27,7 +27,7 @@ PROVE = [*MARKS, pytest.mark.prove]
 
 
 class Gateway:
-    """`everturn run` with the talker, on one port through all its lives."""
+    """`everturn run` with the talker, on one port through all its restarts."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -75,22 +75,22 @@ class Screen:
     asked: list[str]
     errors: list[str]
 
-    def words(self) -> Locator:
+    def text(self) -> Locator:
         """The message box."""
-        return self.page.locator("#words")
+        return self.page.locator("#text")
 
     def said(self, n: int = -1) -> Locator:
         """What the person said."""
         return self.page.locator("li.user").nth(n)
 
     def answers(self) -> Locator:
-        """The bubbles of the agent."""
+        """The messages of the agent."""
         return self.page.locator("li.turn")
 
     async def say(self, text: str) -> None:
         """Write and send."""
-        await self.words().fill(text)
-        await self.words().press("Enter")
+        await self.text().fill(text)
+        await self.text().press("Enter")
 
     async def talk(self, text: str) -> None:
         """Say something and wait for its answer."""

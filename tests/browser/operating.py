@@ -9,14 +9,14 @@ from pathlib import Path
 from playwright.async_api import Browser, BrowserContext, Locator, expect
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.decide.delivery import Surety
-from everturn.gateway.parts import Settings
-from everturn.testing import FakePlatform, Fault
+from everturn.lifecycle.parts import Settings
+from everturn.outbox.rules.delivery import Surety
+from everturn.testing import FakePlatform, SendFault
 from tests.browser.browsing import Screen, window
 from tests.web.composition import Web, running
 
 ATTACK = "<img src=x onerror='window.pwned = true'>"
-ASKING = Settings(burst_s=0.0, on_doubt="ask")
+ASKING = Settings(burst_s=0.0, on_unknown_delivery="ask")
 
 
 class Moody:
@@ -27,13 +27,13 @@ class Moody:
 
     async def run(self, turn: TurnContext) -> Answer:
         """One turn."""
-        match turn.words.split(maxsplit=1)[0]:
+        match turn.text.split(maxsplit=1)[0]:
             case "fail":
                 raise RuntimeError(f"the oven is broken {ATTACK}")
             case "wait":
                 turn.calling()
                 await self.go.wait()
-        return Answer(f"echo: {turn.words}")
+        return Answer(f"echo: {turn.text}")
 
 
 @dataclass
@@ -46,18 +46,18 @@ class Operations:
     screen: Screen
 
     @property
-    def how(self) -> Locator:
+    def status(self) -> Locator:
         """The sentence at the top."""
-        return self.screen.page.locator("#how")
+        return self.screen.page.locator("#status")
 
     @property
     def said(self) -> Locator:
         """What was done, for a while."""
         return self.screen.page.locator("#said")
 
-    def row(self, words: str) -> Locator:
-        """The row of a table that is seen and holds these words, with what it asks below."""
-        return self.screen.page.locator("tbody", has_text=words).locator("visible=true").first
+    def row(self, text: str) -> Locator:
+        """The visible row of a table that holds this text, with the confirmation below it."""
+        return self.screen.page.locator("tbody", has_text=text).locator("visible=true").first
 
     async def seen(self, chat: str, count: int) -> None:
         """Wait until so much is seen of us in a chat."""
@@ -67,9 +67,9 @@ class Operations:
         """Choose a view at the top."""
         await self.screen.page.get_by_role("navigation", name="Operations").get_by_role("link", name=view).click()
 
-    async def press(self, words: str, button: str) -> None:
+    async def press(self, text: str, button: str) -> None:
         """Use a button of a row."""
-        await self.row(words).get_by_role("button", name=button).click()
+        await self.row(text).get_by_role("button", name=button).click()
 
 
 async def enter_ops(context: BrowserContext, web: Web, shots: Path) -> Screen:
@@ -80,7 +80,7 @@ async def enter_ops(context: BrowserContext, web: Web, shots: Path) -> Screen:
     login = await web.serving.app.visits.make()
     await screen.page.goto(f"{web.serving.url}/login#{login.code}")
     await screen.page.wait_for_url("**/ops")
-    await expect(screen.page.locator("#how")).not_to_contain_text("Looking")
+    await expect(screen.page.locator("#status")).not_to_contain_text("Loading")
     return screen
 
 
@@ -88,7 +88,7 @@ async def enter_ops(context: BrowserContext, web: Web, shots: Path) -> Screen:
 async def operations(
     browser: Browser,
     home: Path,
-    faults: Iterable[Fault | None] = (),
+    faults: Iterable[SendFault | None] = (),
     surety: Surety = Surety.KEYED,
     shots: Path | None = None,
     settings: Settings = ASKING,

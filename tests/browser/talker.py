@@ -47,7 +47,7 @@ class Talker:
 
     async def run(self, turn: TurnContext) -> Answer:
         """One turn."""
-        first = turn.words.split(maxsplit=1)[0]
+        first = turn.text.split(maxsplit=1)[0]
         match first:
             case "slow":
                 return await self._slow(turn)
@@ -66,7 +66,7 @@ class Talker:
             case "hostile":
                 return Answer(HOSTILE)
             case _:
-                return Answer(f"echo: {turn.words}")
+                return Answer(f"echo: {turn.text}")
 
     async def _slow(self, turn: TurnContext) -> Answer:
         await turn.calling()

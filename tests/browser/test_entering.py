@@ -61,7 +61,7 @@ async def test_first_use_from_the_printed_link(printed: str, browser: Browser, s
     await screen.unhurt()
 
 
-async def test_a_link_that_was_used_is_refused_with_words(gateway: Gateway, browser: Browser, shots: Path) -> None:
+async def test_a_link_that_was_used_is_refused_with_a_reason(gateway: Gateway, browser: Browser, shots: Path) -> None:
     link = gateway.link()
     mine = await window(await browser.new_context(), shots)
     await mine.page.goto(link)
@@ -81,10 +81,10 @@ async def test_the_link_of_a_key_leads_to_the_operations(gateway: Gateway, brows
     screen = await window(await browser.new_context(), shots)
     await screen.page.goto(f"{gateway.url}/login#{made.json()['code']}")
     await screen.page.wait_for_url("**/ops")
-    await expect(screen.page.locator("#how")).not_to_contain_text("Looking")
+    await expect(screen.page.locator("#status")).not_to_contain_text("Loading")
 
 
-async def test_who_logs_out_is_out_and_what_they_wrote_is_not_lost(gateway: Gateway, screen: Screen) -> None:
+async def test_a_logout_ends_the_session_and_loses_no_message(gateway: Gateway, screen: Screen) -> None:
     await screen.talk("hello")
     await screen.page.locator("#logout").click()
     await expect(screen.page.locator("#said")).to_contain_text("everturn login")
@@ -94,7 +94,7 @@ async def test_who_logs_out_is_out_and_what_they_wrote_is_not_lost(gateway: Gate
     await expect(screen.said()).to_contain_text("hello")
 
 
-async def test_who_is_logged_out_elsewhere_is_told_and_keeps_what_they_wrote(gateway: Gateway, screen: Screen) -> None:
+async def test_a_logout_elsewhere_is_shown_and_keeps_what_was_written(gateway: Gateway, screen: Screen) -> None:
     await screen.talk("hello")
     call(gateway.home, "/control/logout", {})
     await expect(screen.page.locator("#banner")).to_contain_text("logged out")

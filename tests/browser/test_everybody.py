@@ -40,7 +40,7 @@ async def test_axe_finds_nothing_serious(
     await screen.page.locator("details.call summary").first.click()
     await screen.shot(f"everything-{scheme}")
     assert await serious(screen.page) == []
-    await screen.words().fill("/")
+    await screen.text().fill("/")
     await expect(screen.page.locator("#commands")).to_be_visible()
     assert await serious(screen.page) == []
     await context.close()
@@ -53,7 +53,7 @@ async def test_on_a_phone(browser: Browser, gateway: Gateway, shots: Path) -> No
     )
     screen = await enter(context, gateway, shots)
     page = screen.page
-    await screen.words().fill("hello from a phone " + "long" * 60 + "\n\n```\n" + "wide " * 60 + "\n```")
+    await screen.text().fill("hello from a phone " + "long" * 60 + "\n\n```\n" + "wide " * 60 + "\n```")
     await page.locator("#send").tap()
     await expect(screen.said().locator(".status")).to_contain_text("answered")
     await screen.shot("phone")
@@ -72,7 +72,7 @@ async def test_on_a_phone(browser: Browser, gateway: Gateway, shots: Path) -> No
 @pytest.mark.prove
 async def test_with_the_keyboard_alone(gateway: Gateway, screen: Screen) -> None:
     page = screen.page
-    await expect(screen.words()).to_be_focused()
+    await expect(screen.text()).to_be_focused()
     await page.keyboard.type("hello")
     await page.keyboard.press("Shift+Enter")
     await page.keyboard.type("there")
@@ -91,7 +91,7 @@ async def test_with_the_keyboard_alone(gateway: Gateway, screen: Screen) -> None
     await tab_to(page, "new")
     await page.keyboard.press("Enter")
     await expect(page.locator("#welcome")).to_be_visible()
-    await expect(screen.words()).to_be_focused()
+    await expect(screen.text()).to_be_focused()
 
 
 async def tab_to(page: Page, wanted: str) -> None:
@@ -113,7 +113,7 @@ async def test_an_answer_is_told_to_a_screen_reader_once_it_is_whole(gateway: Ga
 
 
 @pytest.mark.prove
-async def test_hostile_words_are_words(screen: Screen) -> None:
+async def test_hostile_text_is_text(screen: Screen) -> None:
     await screen.talk("hostile")
     await screen.talk("tool")
     await screen.talk(f"</li><script>{ATTACK}</script><img src=x onerror='{ATTACK}'>")

@@ -1,4 +1,4 @@
-"""The page and the end of things: the gateway killed in the middle, away for a while, reloads, and two windows."""
+"""The page and the end of things: the gateway killed in the middle, stopped for a while, reloads, and two windows."""
 
 from pathlib import Path
 
@@ -10,18 +10,18 @@ from tests.browser.browsing import MARKS, Gateway, Screen, window
 pytestmark = MARKS
 
 
-async def test_a_kill_in_the_middle_of_a_stream_ends_in_the_same_bubble(gateway: Gateway, screen: Screen) -> None:
+async def test_a_kill_in_the_middle_of_a_stream_ends_in_the_same_message(gateway: Gateway, screen: Screen) -> None:
     await screen.say("slow")
     bubble = screen.answers().locator(".bubble")
     await expect(bubble).to_have_text("attempt 1: one two")
     await screen.answers().evaluate("(node) => { node.sameAsBefore = true; }")
     gateway.kill()
-    await expect(screen.page.locator("#banner")).to_contain_text("away")
-    await screen.shot("away")
+    await expect(screen.page.locator("#banner")).to_contain_text("Disconnected")
+    await screen.shot("disconnected")
     gateway.start()
     await expect(bubble).to_have_text("attempt 2: one two")
     await expect(screen.page.locator("#banner")).to_be_hidden()
-    await screen.shot("goes-on")
+    await screen.shot("resumed")
     gateway.go.touch()
     await expect(bubble).to_have_text("attempt 2: one two three and done")
     assert await screen.answers().evaluate("(node) => node.sameAsBefore")
@@ -33,20 +33,20 @@ async def test_a_kill_in_the_middle_of_a_stream_ends_in_the_same_bubble(gateway:
 
 
 @pytest.mark.prove
-async def test_a_first_visit_can_be_reloaded_while_the_gateway_is_away(gateway: Gateway, screen: Screen) -> None:
+async def test_a_first_visit_can_be_reloaded_while_the_page_is_disconnected(gateway: Gateway, screen: Screen) -> None:
     page = screen.page
     await page.evaluate("async () => { await navigator.serviceWorker.ready; }")
     gateway.kill()
     await page.reload()
-    await expect(page.locator("#banner")).to_contain_text("away")
-    await screen.say("while away")
+    await expect(page.locator("#banner")).to_contain_text("Disconnected")
+    await screen.say("while down")
     gateway.start()
-    await expect(screen.answers().last).to_contain_text("echo: while away")
+    await expect(screen.answers().last).to_contain_text("echo: while down")
     await screen.unhurt()
 
 
 @pytest.mark.prove
-async def test_what_is_written_while_the_gateway_is_away_is_kept_over_a_reload_and_sent_once(
+async def test_what_is_written_while_disconnected_is_kept_over_a_reload_and_sent_once(
     gateway: Gateway, screen: Screen
 ) -> None:
     page = screen.page
@@ -55,18 +55,18 @@ async def test_what_is_written_while_the_gateway_is_away_is_kept_over_a_reload_a
     await page.reload()  # from now on the copy for reloads is in force
     await expect(screen.said()).to_contain_text("before")
     gateway.kill()
-    await expect(page.locator("#banner")).to_contain_text("away")
-    await screen.say("while away")
+    await expect(page.locator("#banner")).to_contain_text("Disconnected")
+    await screen.say("while down")
     await expect(screen.said().locator(".status")).to_contain_text("sending")
-    await screen.words().fill("half a thou")
+    await screen.text().fill("half a thou")
     await page.reload()
-    await expect(page.locator("li.user .bubble")).to_have_text(["before", "while away"])
-    await expect(screen.words()).to_have_value("half a thou")
-    await screen.shot("reloaded-while-away")
+    await expect(page.locator("li.user .bubble")).to_have_text(["before", "while down"])
+    await expect(screen.text()).to_have_value("half a thou")
+    await screen.shot("reloaded-while-disconnected")
     gateway.start()
-    await expect(screen.answers().last).to_contain_text("echo: while away")
+    await expect(screen.answers().last).to_contain_text("echo: while down")
     await expect(page.locator("li.user")).to_have_count(2)
-    await expect(screen.words()).to_have_value("half a thou")
+    await expect(screen.text()).to_have_value("half a thou")
     await expect(screen.answers()).to_have_count(2)
 
 
@@ -112,28 +112,24 @@ async def test_two_devices_stay_in_step(browser: Browser, gateway: Gateway, scre
 
 
 @pytest.mark.prove
-async def test_a_conversation_that_was_set_aside_is_brought_back_with_a_button(
-    gateway: Gateway, screen: Screen
-) -> None:
+async def test_a_suspended_conversation_is_resumed_with_a_button(gateway: Gateway, screen: Screen) -> None:
     await screen.talk("before")
     await screen.say("die")
     for serves in (False, False, True):  # what resumes may end the process before it listens
         gateway.died()
         gateway.start(serves=serves)
     card = screen.page.locator("#suspended")
-    await expect(card).to_contain_text("set aside")
-    await expect(screen.page.locator("#list .state")).to_have_text("set aside")
-    await screen.shot("set-aside")
-    await card.get_by_role("button", name="Bring it back").click()
+    await expect(card).to_contain_text("suspended")
+    await expect(screen.page.locator("#list .state")).to_have_text("suspended")
+    await screen.shot("suspended")
+    await card.get_by_role("button", name="Resume").click()
     await expect(card).to_be_hidden()
     await expect(screen.said(0)).to_contain_text("before")
     await screen.talk("go on")
 
 
 @pytest.mark.prove
-async def test_a_conversation_that_starts_afresh_does_not_mix_with_the_one_before(
-    gateway: Gateway, screen: Screen
-) -> None:
+async def test_a_conversation_that_was_reset_does_not_mix_with_the_one_before(gateway: Gateway, screen: Screen) -> None:
     await screen.talk("old words")
     await screen.talk("more old words")
     await screen.say("/new")

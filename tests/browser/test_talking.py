@@ -1,4 +1,4 @@
-"""Talking at the page: streams, tools, questions, files, and what a person does with a conversation."""
+"""Talking at the page: streams, tools, approval requests, files, and what a person does with a conversation."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ PNG = bytes.fromhex(
 )
 
 
-async def test_words_appear_as_they_are_streamed(gateway: Gateway, screen: Screen) -> None:
+async def test_an_answer_appears_as_it_is_streamed(gateway: Gateway, screen: Screen) -> None:
     await screen.say("slow please")
     bubble = screen.answers().locator(".bubble.live")
     await expect(bubble).to_have_text("attempt 1: one two")
     await expect(bubble.locator("strong")).to_have_text("two")
-    await expect(screen.said().locator(".status")).to_contain_text("safe")
+    await expect(screen.said().locator(".status")).to_contain_text("saved")
     await expect(screen.page.locator("#stop")).to_be_visible()
     await screen.shot("streaming")
     gateway.go.touch()
@@ -39,20 +39,20 @@ async def test_tool_calls_are_quiet_lines_that_open(screen: Screen) -> None:
     await screen.unhurt()
 
 
-async def test_a_question_is_answered_with_a_button(screen: Screen) -> None:
+async def test_an_approval_request_is_answered_with_a_button(screen: Screen) -> None:
     await screen.say("ask")
     card = screen.page.locator(".approval")
     await expect(card).to_contain_text("run `make`? <script>")
     await screen.page.reload()
     await expect(card).to_be_visible()
-    await screen.shot("question")
+    await screen.shot("approval_request")
     await card.get_by_role("button", name="Allow", exact=True).click()
     await expect(screen.answers().last).to_contain_text("the tool said: it is done")
     await expect(card).to_have_count(0)
     await screen.unhurt()
 
 
-async def test_a_question_can_be_denied(screen: Screen) -> None:
+async def test_an_approval_request_can_be_denied(screen: Screen) -> None:
     await screen.say("ask")
     await screen.page.locator(".approval").get_by_role("button", name="Deny").click()
     await expect(screen.answers().last).to_contain_text("the tool said:")
@@ -83,7 +83,7 @@ async def test_the_last_message_is_changed_and_sent_again(screen: Screen) -> Non
     await screen.talk("first words")
     await screen.talk("wrong words")
     await screen.said().get_by_role("button", name="Edit").click()
-    await expect(screen.words()).to_have_value("wrong words")
+    await expect(screen.text()).to_have_value("wrong words")
     await screen.say("right words")
     await expect(screen.answers().last).to_contain_text("echo: right words")
     await expect(screen.page.locator("li.user")).to_have_count(2)
@@ -122,8 +122,8 @@ async def test_conversations_are_listed_named_found_and_opened_again(screen: Scr
     names = page.locator("#list .name")
     await expect(names).to_have_text(["a red fox", "the blue whale"])
     await page.locator("#rename").click()
-    await page.locator("#rename-words").fill("Foxes <b>")
-    await page.locator("#rename-words").press("Enter")
+    await page.locator("#rename-text").fill("Foxes <b>")
+    await page.locator("#rename-text").press("Enter")
     await expect(page.locator("#title")).to_have_text("Foxes <b>")
     await expect(names.first).to_contain_text("Foxes")
     await page.locator("#search").fill("WHALE")
@@ -135,18 +135,18 @@ async def test_conversations_are_listed_named_found_and_opened_again(screen: Scr
 
 
 async def test_commands_complete(screen: Screen) -> None:
-    await screen.words().type("/sta")
+    await screen.text().type("/sta")
     await expect(screen.page.locator("#commands li")).to_have_count(1)
-    await screen.words().press("Tab")
-    await expect(screen.words()).to_have_value("/status ")
-    await screen.words().press("Enter")
+    await screen.text().press("Tab")
+    await expect(screen.text()).to_have_value("/status ")
+    await screen.text().press("Enter")
     await expect(screen.page.locator("li.command .command-answer")).not_to_be_empty()
     await screen.shot("command")
 
 
-async def test_a_message_that_is_too_long_is_refused_with_words_and_can_be_dropped(screen: Screen) -> None:
-    await screen.words().evaluate("(box) => { box.value = 'x'.repeat(5 * 1024 * 1024); }")
-    await screen.words().press("Enter")
+async def test_a_message_that_is_too_long_is_refused_with_a_reason_and_can_be_dropped(screen: Screen) -> None:
+    await screen.text().evaluate("(box) => { box.value = 'x'.repeat(5 * 1024 * 1024); }")
+    await screen.text().press("Enter")
     await expect(screen.said().locator(".status")).to_contain_text("not sent")
     await screen.said().get_by_role("button", name="Drop it").click()
     await expect(screen.page.locator("li.user")).to_have_count(0)
@@ -159,7 +159,7 @@ async def test_what_was_said_before_it_was_summed_up_is_shown_again(screen: Scre
     await screen.talk("first")
     await screen.talk("second")
     await screen.say("sum up")
-    await expect(page.locator("li.summary")).to_contain_text("summed up")
+    await expect(page.locator("li.summary")).to_contain_text("Summary")
     await expect(screen.said(0)).not_to_contain_text("first")
     await page.locator("#earlier").click()
     await expect(page.locator("li.user .bubble")).to_have_text(["first", "second", "sum up"])

@@ -16,8 +16,8 @@ class Holding:
 
     async def run(self, turn: TurnContext) -> Answer:
         """Answer one message."""
-        if turn.words != "hold":
-            return Answer(f"You said: {turn.words}")
+        if turn.text != "hold":
+            return Answer(f"You said: {turn.text}")
         await turn.calling()
         turn.stream("working: held")
         folder = Path(os.environ[FOLDER])

@@ -5,7 +5,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from everturn.home import Home, holder
+from everturn.home.folder import Home, holder
 from tests.waiting import WAIT_S, poll
 
 
@@ -16,11 +16,11 @@ def post(home: Path, chat: str, message_id: str, text: str) -> Any:
 
 def call(home: Path, path: str, body: object = None) -> Any:
     """One request with the home's token."""
-    who = holder(Home(home))
-    assert who is not None
+    process = holder(Home(home))
+    assert process is not None
     headers = {"Authorization": f"Bearer {(home / 'api_token').read_text().strip()}"}
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(who.url + path, data, headers)
+    request = urllib.request.Request(process.url + path, data, headers)
     with urllib.request.urlopen(request, timeout=WAIT_S) as response:
         return json.load(response)
 
@@ -41,11 +41,11 @@ async def answered(home: Path, chat: str, message_id: str, text: str) -> str:
 
 def state_of(home: Path, message_id: str) -> str:
     """How the turn of a message stands; empty before there is one."""
-    (life,) = call(home, f"/control/explain/{message_id}")["messages"]
-    return str((life.get("turn") or {}).get("state", ""))
+    (message,) = call(home, f"/control/explain/{message_id}")["messages"]
+    return str((message.get("turn") or {}).get("state", ""))
 
 
 def ended(home: Path, message_id: str) -> str:
     """How the turn of a message ended; empty before it has."""
     state = state_of(home, message_id)
-    return state if state not in {"running", "interrupted", "waiting"} else ""
+    return state if state not in {"running", "interrupted", "awaiting_approval"} else ""

@@ -17,7 +17,7 @@ from typing import Self
 from click.testing import CliRunner
 
 from everturn.cli.commands import main
-from everturn.home import Holder, Home, holder
+from everturn.home.folder import Holder, Home, holder
 from tests.waiting import WAIT_S, NotSeen
 
 PROGRAM = [sys.executable, "-P", "-m", "everturn"]
@@ -165,6 +165,6 @@ class GatewayProgram(Program):
 
     def holder(self) -> Holder:
         """Who holds the home, as everybody can see."""
-        who = holder(Home(self.home))
-        assert who is not None
-        return who
+        process = holder(Home(self.home))
+        assert process is not None
+        return process

@@ -22,7 +22,7 @@ def test_a_command_as_the_last_line_is_answered(shared: GatewayProgram) -> None:
     assert (ended.code, "/resume" in ended.out) == (0, True)
 
 
-def test_a_line_that_is_too_long_is_refused_with_words(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_refused_with_the_limit(tmp_path: Path) -> None:
     (tmp_path / "everturn.toml").write_text("[limits]\nmessage_chars = 10\n")
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
@@ -104,10 +104,10 @@ def test_a_person_leaves_with_quit_or_is_interrupted(shared: GatewayProgram) -> 
         assert person.interrupts() == 130
 
 
-def test_a_person_who_is_not_let_in_is_told_and_not_kept_waiting(tmp_path: Path) -> None:
+def test_a_person_with_a_wrong_token_gets_an_error_and_does_not_wait(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
         (tmp_path / "api_token").write_text("another\n")
         with Typist("chat", home=tmp_path) as person:
-            person.shows("the gateway answered 401")
+            person.shows("the gateway refused the connection")
             assert person.ends() == 1

@@ -1,4 +1,4 @@
-"""The whole, from a file: a real gateway process with a scripted model, tools, routes, rights and a person's yes."""
+"""The whole, from a file: a real gateway process with a scripted model, tools, routes, rights and a person's approval."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ async def test_a_file_composes_models_tools_agents_and_approvals(tmp_path: Path)
         assert (tmp_path / "workspace" / "a.txt").read_text() == "kept"
         assert await answered(tmp_path, "letters", "3", "hello") == "You wrote 5 letters."
         post(tmp_path, "ann", "4", 'use run_command {"command": "echo done > b.txt"}')
-        await poll(lambda: state_of(tmp_path, "4") == "waiting", seen=lambda: gateway.output)
+        await poll(lambda: state_of(tmp_path, "4") == "awaiting_approval", seen=lambda: gateway.output)
         assert not (tmp_path / "workspace" / "b.txt").exists()
         post(tmp_path, "ann", "5", "/approve")
         await poll(lambda: ended(tmp_path, "4") == "answered", seen=lambda: gateway.output)
@@ -43,7 +43,7 @@ async def test_a_file_composes_models_tools_agents_and_approvals(tmp_path: Path)
     ("text", "said"),
     [
         ('[agent]\nkind = "llm"\nmodel = "openai:x"\napi_key_env = "NOT_THERE"\n', "NOT_THERE is not set"),
-        ('[agent]\nkind = "python"\nobject = "nowhere:x"\n', "agent.object: nowhere:x can not be loaded"),
+        ('[agent]\nkind = "python"\nobject = "nowhere:x"\n', "agent.object: nowhere:x cannot be loaded"),
         ('[rights.platform.x.dm]\ncommands = ["dance"]\n', "names /dance, an unknown command"),
         ('[mcp.a]\ncommand = ["x"]\npass_environment = ["NOT_THERE"]\n', "NOT_THERE, which is not set"),
     ],
@@ -71,10 +71,10 @@ allow = ["ann"]
 async def test_a_platform_of_ones_own_answers_whom_it_may_and_goes_on_after_a_kill(tmp_path: Path) -> None:
     (tmp_path / "folder_platform.py").write_text((ROOT / "examples" / "folder_platform.py").read_text())
     (tmp_path / "everturn.toml").write_text(OF_THEIR_OWN)
-    for who, words in (("ann", "work 4 0.2"), ("eve", "hello")):
-        chat = tmp_path / "folder" / "in" / who
+    for person, text in (("ann", "work 4 0.2"), ("eve", "hello")):
+        chat = tmp_path / "folder" / "in" / person
         chat.mkdir(parents=True)
-        (chat / "1.txt").write_text(words)
+        (chat / "1.txt").write_text(text)
     out = tmp_path / "folder" / "out"
     for last in (False, True):
         with GatewayProgram(tmp_path) as gateway:

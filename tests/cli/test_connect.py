@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from everturn.app.platforms import token_of
 from everturn.cli.commands import everturn
-from everturn.cli.connecting import enable
-from everturn.config import read_config
-from everturn.decide.connect_words import Bot, about_bot, next_steps, no_such_token
-from everturn.platforms import token_of
-from everturn.testing_telegram import TOKEN, TelegramProcess, TelegramServer, person
+from everturn.cli.connect.shared import enable
+from everturn.cli.rules.connect_texts import Bot, about_bot, next_steps, no_such_token
+from everturn.settings.config import read_config
+from everturn.testing.telegram import TOKEN, TelegramProcess, TelegramServer, person
 from tests.cli.answering import answering
 from tests.cli.program import everturn as program
 from tests.cli.typist import at_a_terminal
@@ -25,7 +25,7 @@ from tests.crash.gateways import Gateway, command
 
 @pytest.fixture(scope="module")
 def telegram_url() -> Iterator[str]:
-    """Where a Telegram is that knows the bot; who only asks it about the bot leaves nothing there."""
+    """The address of a Telegram server that knows the bot; requests about the bot leave nothing there."""
     with TelegramProcess() as telegram:
         yield telegram.url
 
@@ -52,16 +52,16 @@ def test_a_token_that_works_is_kept_for_its_owner_and_the_platform_is_switched_o
     assert (again[0], "already" in again[1]) == (0, True)
 
 
-@pytest.mark.parametrize(("token", "words"), [("nonsense", "BotFather"), ("123:wrong", "does not know")])
-def test_a_token_that_does_not_work_changes_nothing(telegram_url: str, tmp_path: Path, token: str, words: str) -> None:
+@pytest.mark.parametrize(("token", "text"), [("nonsense", "BotFather"), ("123:wrong", "does not know")])
+def test_a_token_that_does_not_work_changes_nothing(telegram_url: str, tmp_path: Path, token: str, text: str) -> None:
     home = tmp_path / "home"
     code, told = run(home, telegram_url, token)
-    assert (code, words in told) == (1, True)
+    assert (code, text in told) == (1, True)
     assert not (home / "everturn.toml").exists()
     assert not list(home.glob("telegram_token")) if home.exists() else True
 
 
-def test_what_answers_like_no_telegram_is_told_in_words(tmp_path: Path) -> None:
+def test_a_server_that_is_not_telegram_is_an_error_with_its_address(tmp_path: Path) -> None:
     for body in (b"<html>Welcome</html>", b"[]", b"{}"):
         with answering({f"/bot{TOKEN}/getMe": body}) as url:
             code, told = run(tmp_path / "home", url, TOKEN)
@@ -81,7 +81,7 @@ def test_settings_are_on_the_disk_before_they_take_the_place_of_the_old_ones(tmp
     """Else a power cut may leave an empty file, and no gateway would start."""
     file, seen = tmp_path / "everturn.toml", tmp_path / "calls"
     file.write_text("[agent]\n")
-    adding = "import sys, pathlib; from everturn.cli.connecting import add_table; add_table(pathlib.Path(sys.argv[1]), '[x]')"
+    adding = "import sys, pathlib; from everturn.cli.connect.shared import add_table; add_table(pathlib.Path(sys.argv[1]), '[x]')"
     watching = ["strace", "-f", "-qq", "-o", str(seen), "-e", "trace=fsync,rename"]
     subprocess.run([*watching, sys.executable, "-B", "-c", adding, str(file)], check=True)
     assert re.findall(r"(fsync|rename)\(", seen.read_text()) == ["fsync", "rename"]
@@ -118,33 +118,33 @@ def test_settings_that_are_a_link_stay_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "words"),
+    ("name", "content", "text"),
     [
-        ("everturn.toml", b'x = "\xff"', "can not be read: it is not text"),
+        ("everturn.toml", b'x = "\xff"', "cannot be read: it is not text"),
         ("everturn.toml", b"x = ", "is not valid TOML"),
-        ("everturn.toml", None, "can not be read"),
-        ("telegram_token", None, "can not be written"),
+        ("everturn.toml", None, "cannot be read"),
+        ("telegram_token", None, "cannot be written"),
     ],
 )
-def test_what_can_not_be_read_or_written_is_told_in_words(
-    telegram_url: str, tmp_path: Path, name: str, content: bytes | None, words: str
+def test_what_cannot_be_read_or_written_is_an_error_with_the_file(
+    telegram_url: str, tmp_path: Path, name: str, content: bytes | None, text: str
 ) -> None:
     """None: a folder is in its place."""
     file = tmp_path / name
     file.mkdir() if content is None else file.write_bytes(content)
     code, told = run(tmp_path, telegram_url, TOKEN)
-    assert (code, f"{file} " in told, words in told, TOKEN in told) == (1, True, True, False)
+    assert (code, f"{file} " in told, text in told, TOKEN in told) == (1, True, True, False)
     assert not list(tmp_path.glob(".*.new"))
 
 
 @pytest.mark.parametrize("platform", ["telegram", "matrix"])
-def test_where_nobody_can_be_asked_that_is_said(tmp_path: Path, platform: str) -> None:
+def test_without_a_terminal_that_is_an_error(tmp_path: Path, platform: str) -> None:
     said = program("connect", platform, home=tmp_path / "home")
-    assert (said.code, "there is nobody to ask" in said.err) == (1, True)
+    assert (said.code, "there is no terminal to ask" in said.err) == (1, True)
 
 
 async def test_from_one_secret_to_an_answer(tmp_path: Path) -> None:
-    """Connect, start, write, let in with the code, write again: nobody speaks to the agent before."""
+    """Connect, start, write, be approved with the code, write again: nobody speaks to the agent before."""
     home, file = tmp_path / "home", tmp_path / "token"
     file.write_text(TOKEN)
     async with TelegramServer() as server, Gateway(home, settings={}) as gateway:
@@ -164,7 +164,7 @@ async def test_from_one_secret_to_an_answer(tmp_path: Path) -> None:
 
 @pytest.mark.prove
 async def test_who_connects_is_offered_to_be_the_owner_and_is_answered_what_they_wrote(tmp_path: Path) -> None:
-    """At a terminal: no code, no number to look up; what was written to find out who it is stays to be answered."""
+    """At a terminal: no code, no number to look up; the message that shows who it is stays to be answered."""
     home, file = tmp_path / "home", tmp_path / "token"
     file.write_text(TOKEN)
     async with TelegramServer() as server, Gateway(home, settings={}) as gateway:

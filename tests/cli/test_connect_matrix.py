@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from everturn.app.platforms import token_of
 from everturn.cli.commands import everturn
-from everturn.config import read_config
-from everturn.decide.connect_words import Account, about_account, matrix_steps, refused_by_homeserver
-from everturn.platforms import token_of
+from everturn.cli.rules.connect_texts import Account, about_account, matrix_steps, refused_by_homeserver
+from everturn.settings.config import read_config
 from tests.cli.answering import answering
 from tests.cli.typist import at_a_terminal
 from tests.crash.gateways import Gateway, command
@@ -64,7 +64,7 @@ def test_an_access_token_is_taken_too(synapse: SynapseServer, tmp_path: Path) ->
     code, told = run(
         tmp_path / "b", "--user", other.user_id, "--homeserver", bot.url, "--token-file", "-", given=bot.token
     )
-    assert (code, f"not {other.user_id}'s" in told) == (1, True)
+    assert (code, f"not to {other.user_id}" in told) == (1, True)
 
 
 def test_a_homeserver_that_is_named_is_not_looked_for(tmp_path: Path) -> None:
@@ -80,21 +80,21 @@ def test_a_homeserver_that_is_named_is_not_looked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "where", "more", "words"),
+    ("user", "where", "more", "text"),
     [
         ("nobody", "", [], "looks like @name:example.org"),
-        ("@bot:x", "http://127.0.0.1:1", [], "can not be reached"),
+        ("@bot:x", "http://127.0.0.1:1", [], "cannot be reached"),
         ("@bot:x", "{url}/_synapse", [], "no Matrix homeserver"),
         ("@bot:x", "{url}", [], "does not accept"),
         ("@bot:x", "{url}", ["--token-file", "-"], "does not know this access token"),
     ],
 )
 def test_what_does_not_work_is_explained_and_switches_nothing_on(
-    synapse: SynapseServer, tmp_path: Path, user: str, where: str, more: list[str], words: str
+    synapse: SynapseServer, tmp_path: Path, user: str, where: str, more: list[str], text: str
 ) -> None:
     server = ["--homeserver", where.format(url=synapse.url)] if where else []
     code, told = run(tmp_path, "--user", user, *server, *more, given="secret\n")
-    assert (code, words in told) == (1, True), told
+    assert (code, text in told) == (1, True), told
     assert "secret" not in told
     assert not (tmp_path / "everturn.toml").exists()
     assert not (tmp_path / "matrix_token").exists()
@@ -102,7 +102,7 @@ def test_what_does_not_work_is_explained_and_switches_nothing_on(
 
 @pytest.mark.prove
 async def test_from_one_password_to_an_answer(synapse: SynapseServer, tmp_path: Path) -> None:
-    """Connect, start, be declined, be let in, invite again, write: nobody speaks to the agent before."""
+    """Connect, start, be declined, be approved, invite again, write: nobody speaks to the agent before."""
     home, file, bot, ann = tmp_path / "home", tmp_path / "password", synapse.stranger("bot"), synapse.stranger("ann")
     file.write_text(bot.user_id[1:].partition(":")[0])
     asked = ("connect", "matrix", "--user", bot.user_id, "--homeserver", synapse.url, "--password-file", str(file))
@@ -126,7 +126,7 @@ def test_what_is_missing_is_told_and_what_is_fine_is_not() -> None:
     assert "later" in refused_by_homeserver(502, "")
 
 
-def test_an_owner_can_be_named_and_is_let_in(synapse: SynapseServer, tmp_path: Path) -> None:
+def test_an_owner_can_be_named_and_is_approved(synapse: SynapseServer, tmp_path: Path) -> None:
     bot, home = synapse.stranger("bot"), tmp_path / "home"
     name = bot.user_id[1:].partition(":")[0]
     where = ("--user", bot.user_id, "--homeserver", bot.url)
@@ -137,19 +137,19 @@ def test_an_owner_can_be_named_and_is_let_in(synapse: SynapseServer, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("story", "owners"),
+    ("scenario", "owners"),
     [
-        ([("as the owner", "ann\n"), ("'ann' is no account", "@ann:x.example\n"), ("2. Invite", "")], ("matrix:@ann:x.example",)),
+        ([("as the owner", "ann\n"), ("'ann' is not an account", "@ann:x.example\n"), ("2. Invite", "")], ("matrix:@ann:x.example",)),
         ([("as the owner", "\n"), ("2. everturn pair allow", "")], ()),
     ],
 )  # fmt: skip
 def test_who_connects_is_offered_to_be_the_owner(
-    synapse: SynapseServer, tmp_path: Path, story: list[tuple[str, str]], owners: tuple[str, ...]
+    synapse: SynapseServer, tmp_path: Path, scenario: list[tuple[str, str]], owners: tuple[str, ...]
 ) -> None:
     """At a terminal: what is no account is asked for again, and nothing is said to leave it for later."""
     bot, home, file = synapse.stranger("bot"), tmp_path / "home", tmp_path / "token"
     file.write_text(bot.token)
     asked = ["connect", "matrix", "--user", bot.user_id, "--homeserver", bot.url, "--token-file", str(file)]
-    seen = at_a_terminal(home, asked, [(shown, list, typed) for shown, typed in story])
+    seen = at_a_terminal(home, asked, [(shown, list, typed) for shown, typed in scenario])
     assert [f"{each} is the owner" in seen for each in owners] == [True for _ in owners]
     assert read_config(home, None, {}, {}).config.rights.owners == owners

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from everturn.cli.conversation import Heard, events_of
-from everturn.cli.printable import printable
-from everturn.cli.screen import completion, last_line
-from everturn.cli.seen import Seen
-from everturn.home import Home
+from everturn.cli.chat.conversation import StreamEvent, events_of
+from everturn.cli.chat.screen import completion, last_line
+from everturn.cli.chat.seen import ReadPosition
+from everturn.cli.looking.printable import printable
+from everturn.home.folder import Home
 
 
 async def lines(text: str) -> AsyncIterator[str]:
@@ -18,13 +18,13 @@ async def lines(text: str) -> AsyncIterator[str]:
         yield line
 
 
-async def heard(text: str) -> list[Heard]:
+async def heard(text: str) -> list[StreamEvent]:
     return [event async for event in events_of(lines(text))]
 
 
 async def test_events_are_read_with_and_without_a_number() -> None:
     text = 'retry: 1000\n\nid: 7\nevent: reply\ndata: {"text": "hi"}\n\n: still here\n\nevent: delta\ndata: {"text": "h"}\n\n'
-    assert await heard(text) == [Heard("reply", {"text": "hi"}, 7), Heard("delta", {"text": "h"}, None)]
+    assert await heard(text) == [StreamEvent("reply", {"text": "hi"}, 7), StreamEvent("delta", {"text": "h"}, None)]
 
 
 async def test_an_event_that_was_cut_off_is_not_taken() -> None:
@@ -32,27 +32,27 @@ async def test_an_event_that_was_cut_off_is_not_taken() -> None:
 
 
 async def test_data_over_several_lines_is_one_text() -> None:
-    assert await heard('event: reply\ndata: {"text":\ndata: "hi"}\n\n') == [Heard("reply", {"text": "hi"}, None)]
+    assert await heard('event: reply\ndata: {"text":\ndata: "hi"}\n\n') == [StreamEvent("reply", {"text": "hi"}, None)]
 
 
 def test_the_place_is_kept_in_an_owner_only_file(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    assert Seen(home, "me").last == 0
-    Seen(home, "me").move(12)
-    assert Seen(home, "me").last == 12
+    assert ReadPosition(home, "me").last == 0
+    ReadPosition(home, "me").move(12)
+    assert ReadPosition(home, "me").last == 12
     (file,) = tmp_path.iterdir()
     assert file.name == "chat-me.last"
     assert os.name != "posix" or file.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_hostile_name_stays_in_the_home(tmp_path: Path) -> None:
-    Seen(Home(tmp_path), "../../up").move(1)
+    ReadPosition(Home(tmp_path), "../../up").move(1)
     assert [file.name for file in tmp_path.iterdir()] == ["chat-..%2F..%2Fup.last"]
 
 
 def test_a_damaged_place_is_the_beginning(tmp_path: Path) -> None:
     (tmp_path / "chat-me.last").write_text("what?")
-    assert Seen(Home(tmp_path), "me").last == 0
+    assert ReadPosition(Home(tmp_path), "me").last == 0
 
 
 @pytest.mark.parametrize(

@@ -6,28 +6,28 @@ from typing import Any
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import Refused
-from everturn.store.operations.open_work import messages, replies
-from everturn.testing import FakePlatform, Fault, World
+from everturn.operator.rows.open_work import messages, replies
+from everturn.testing import FakePlatform, SendFault, World
 from tests.cli.program import GatewayProgram, called, everturn
-from tests.gateway.scenes import until_read
+from tests.scenes import until_read
 
 
 class Failing:
     """Answers everything but `fail`."""
 
     async def run(self, turn: TurnContext) -> Answer:
-        if turn.words == "fail":
+        if turn.text == "fail":
             raise RuntimeError("the model is not there")
-        return Answer(f"echo: {turn.words}")
+        return Answer(f"echo: {turn.text}")
 
 
 def world(home: Path, platform: FakePlatform) -> World:
     return World(f"sqlite:///{home / 'everturn.db'}", Failing(), [platform])
 
 
-async def two_letters(home: Path) -> None:
-    """A life that leaves a reply that was refused and a message that failed."""
-    platform = FakePlatform(faults=[Fault(Refused("blocked"))])
+async def two_dead_letters(home: Path) -> None:
+    """Run a gateway that leaves a reply that was refused and a message that failed."""
+    platform = FakePlatform(faults=[SendFault(Refused("blocked"))])
     async with world(home, platform) as living:
         platform.say("one", "hello")
         await until_read(lambda: living.store.read(replies, "dead", 0, 9), bool)
@@ -40,8 +40,8 @@ def listed(home: Path) -> tuple[list[Any], list[Any]]:
     return found["replies"], found["messages"]
 
 
-async def test_a_letter_of_a_stopped_home_is_sent_and_run_at_its_next_start(tmp_path: Path) -> None:
-    await two_letters(tmp_path)
+async def test_a_dead_letter_of_a_stopped_home_is_sent_and_run_at_its_next_start(tmp_path: Path) -> None:
+    await two_dead_letters(tmp_path)
     table = called("dead", "list", home=tmp_path).out
     assert ("blocked" in table, "RuntimeError" in table, "echo: hello" in table) == (True, True, True)
     (reply,), (message,) = listed(tmp_path)
@@ -54,13 +54,13 @@ async def test_a_letter_of_a_stopped_home_is_sent_and_run_at_its_next_start(tmp_
         await platform.until(lambda: platform.texts("one") == ["echo: hello"] and len(platform.texts("two")) == 1)
 
 
-async def test_letters_are_listed_and_dropped_while_the_gateway_runs(tmp_path: Path) -> None:
-    await two_letters(tmp_path)
+async def test_dead_letters_are_listed_and_dropped_while_the_gateway_runs(tmp_path: Path) -> None:
+    await two_dead_letters(tmp_path)
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
         (reply,), (message,) = listed(tmp_path)
-        for letter in (reply["reply"], message["id"]):
-            assert called("dead", "drop", letter, home=tmp_path).code == 0
+        for dead_id in (reply["reply"], message["id"]):
+            assert called("dead", "drop", dead_id, home=tmp_path).code == 0
         assert called("dead", "list", home=tmp_path).out.startswith("There are no dead letters")
         refused = called("dead", "drop", message["id"], home=tmp_path)
         assert (refused.code, "everturn dead list" in refused.err) == (1, True)
@@ -69,6 +69,6 @@ async def test_letters_are_listed_and_dropped_while_the_gateway_runs(tmp_path: P
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
         running = called("recoveries", "--json", home=tmp_path).out
-        assert [each["last_life"] for each in json.loads(running)["recoveries"]] == ["unclean"]
+        assert [each["previous_exit"] for each in json.loads(running)["recoveries"]] == ["unclean"]
     assert "unclean" in called("recoveries", home=tmp_path).out
-    assert called("recoveries", home=tmp_path / "none").out.startswith("Nothing was recovered")
+    assert called("recoveries", home=tmp_path / "none").out.startswith("There are no recoveries")

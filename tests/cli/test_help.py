@@ -27,7 +27,7 @@ HEAVY = {
     "structlog",
     "uvicorn",
     "xllamacpp",
-    "everturn.config",
+    "everturn.settings.config",
 }
 LOADED = """
 import json, sys

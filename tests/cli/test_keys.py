@@ -5,16 +5,16 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from everturn.home import Home, holder
+from everturn.home.folder import Home, holder
 from tests.cli.program import GatewayProgram, called, everturn
 from tests.waiting import WAIT_S
 
 
 def code_of(home: Path, key: str, path: str, body: str | None = None) -> int:
-    who = holder(Home(home))
-    assert who is not None
+    process = holder(Home(home))
+    assert process is not None
     data = None if body is None else body.encode()
-    request = urllib.request.Request(who.url + path, data, headers={"Authorization": f"Bearer {key}"})
+    request = urllib.request.Request(process.url + path, data, headers={"Authorization": f"Bearer {key}"})
     try:
         with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
             return int(answer.status)

@@ -1,4 +1,4 @@
-"""A newcomer's first words: a real gateway process, a real model on this machine, no key, no network."""
+"""A newcomer's first message: a real gateway process, a real model on this machine, no key, no network."""
 
 import json
 import signal
@@ -25,11 +25,11 @@ async def test_the_real_local_model_answers_through_a_real_gateway(tmp_path: Pat
         gateway.ready()
         post(tmp_path, "ann", "first", "What is the capital of France?")
         await poll(lambda: bool(answers(tmp_path)), LONGEST_S, 0.2, seen=lambda: gateway.output)
-        (life,) = call(tmp_path, "/control/explain/first")["messages"]
+        (message,) = call(tmp_path, "/control/explain/first")["messages"]
         said = answers(tmp_path)
         assert gateway.kill(signal.SIGTERM) == 0
         loaded = packages(gateway.output)
     assert said[0].strip()
-    assert life["turn"]["state"] == "answered", json.dumps(life)
+    assert message["turn"]["state"] == "answered", json.dumps(message)
     assert ("pydantic_ai" in loaded, "xllamacpp" in loaded) == (True, False)
     assert "xllamacpp" not in sys.modules

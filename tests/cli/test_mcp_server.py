@@ -26,7 +26,7 @@ async def test_an_mcp_server_is_used_and_one_that_never_starts_delays_nobody(tmp
         gateway.until(lambda output: "mcp_server_connected" in output)
         assert "0 of coffee" in await answered(tmp_path, "ann", "2", 'use shop_stock {"item": "coffee"}')
         post(tmp_path, "ann", "3", 'use shop_order {"item": "tea", "count": 2}')
-        await poll(lambda: state_of(tmp_path, "3") == "waiting", seen=lambda: gateway.output)
+        await poll(lambda: state_of(tmp_path, "3") == "awaiting_approval", seen=lambda: gateway.output)
         assert "ordered" not in gateway.output
         post(tmp_path, "ann", "4", "/approve")
         await poll(lambda: ended(tmp_path, "3") == "answered", seen=lambda: gateway.output)

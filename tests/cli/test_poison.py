@@ -1,4 +1,4 @@
-"""A message that ends the process as soon as an agent of somebody else's has it: its conversation is suspended, nobody waits."""
+"""A message that ends the process as soon as a foreign agent gets it: the gateway suspends its conversation, and others are answered."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -13,9 +13,9 @@ AGENT = """
 import os
 
 async def answer(turn):
-    if turn.words == "poison":
+    if turn.text == "poison":
         os._exit(11)
-    return f"You said: {turn.words}"
+    return f"You said: {turn.text}"
 """
 DEATH = "ended unexpectedly (exit code 11)"
 OWN = {"EVERTURN_AGENT_KIND": "python", "EVERTURN_AGENT_OBJECT": "poisoned:answer"}
@@ -31,7 +31,7 @@ async def test_a_conversation_that_ends_the_process_is_suspended_and_the_others_
     (tmp_path / "poisoned.py").write_text(AGENT)
     with GatewayProgram(tmp_path, "--supervise", **OWN) as gateway:
         gateway.ready()
-        with suppress(ConnectionError):  # it is stored; who sent it may not hear of that any more
+        with suppress(ConnectionError):  # it is stored; its sender may get no response
             post(tmp_path, "ann", "fatal", "poison")
         gateway.until(listens_after_three_deaths)
         assert ended(tmp_path, "fatal") == "suspended"

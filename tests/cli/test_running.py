@@ -1,4 +1,4 @@
-"""Commands beside a running gateway: they ask it. A second gateway is refused and told who holds the home."""
+"""Commands beside a running gateway use it. A second gateway is refused with the process that holds the home."""
 
 import json
 import signal
@@ -14,25 +14,25 @@ from tests.cli.program import GatewayProgram, called, everturn
 
 def test_a_gateway_says_where_it_listens_and_ends_with_0(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path / "home") as gateway:
-        who = gateway.ready()
-        assert who.url in gateway.output
+        process = gateway.ready()
+        assert process.url in gateway.output
         assert gateway.kill(signal.SIGTERM) == 0
-    assert json.loads(called("status", "--json", home=tmp_path / "home").out)["last_life"]["ended"] == "stop"
+    assert json.loads(called("status", "--json", home=tmp_path / "home").out)["previous_exit"]["ended"] == "stop"
 
 
 async def test_commands_ask_the_running_gateway(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path) as gateway:
-        who = gateway.ready()
+        process = gateway.ready()
         await answered(tmp_path, "ann", "1", "hello")
         (session,) = json.loads(called("sessions", "--json", home=tmp_path).out)
         assert (session["key"], session["state"]) == ("agent:main:api:dm:ann", "active")
         assert session["session_id"] in called("sessions", home=tmp_path).out
         status = json.loads(everturn("status", "--json", home=tmp_path).out)
-        assert (status["running"], status["pid"], status["url"]) == (True, who.pid, who.url)
-        assert f"process {who.pid}" in everturn("status", home=tmp_path).out
+        assert (status["running"], status["pid"], status["url"]) == (True, process.pid, process.url)
+        assert f"process {process.pid}" in everturn("status", home=tmp_path).out
 
 
-def test_the_same_life_is_told_by_the_gateway_and_by_the_stopped_home(tmp_path: Path) -> None:
+def test_the_same_timeline_comes_from_the_gateway_and_from_the_stopped_home(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path) as gateway:
         gateway.ready()
         post(tmp_path, "ann", "a/b@c%", "hello")
@@ -44,12 +44,12 @@ def test_the_same_life_is_told_by_the_gateway_and_by_the_stopped_home(tmp_path: 
     assert json.loads(stopped.out)[0]["state"] == "done"
 
 
-def test_a_second_gateway_is_refused_and_told_who_holds_the_home(shared: GatewayProgram) -> None:
-    who = shared.holder()
+def test_a_second_gateway_is_refused_with_the_process_that_holds_the_home(shared: GatewayProgram) -> None:
+    process = shared.holder()
     second = everturn("run", "--port", "0", home=shared.home)
     assert second.code == 78
-    assert f"process {who.pid}" in second.err
-    assert who.url in second.err
+    assert f"process {process.pid}" in second.err
+    assert process.url in second.err
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ def test_a_taken_port_is_one_line_and_no_start(tmp_path: Path, way: tuple[str, .
         ended = everturn("run", "--port", port, *way, home=tmp_path)
     assert ended.code == 78
     (line,) = ended.err.splitlines()
-    assert line.startswith(f"everturn: cannot listen on 127.0.0.1 port {port}: another program uses that port; end it")
+    assert line.startswith(f"everturn: cannot listen on 127.0.0.1 port {port}: another program uses that port; stop it")
     assert "--port" in line
-    assert json.loads(called("status", "--json", home=tmp_path).out)["last_life"] is None
+    assert json.loads(called("status", "--json", home=tmp_path).out)["previous_exit"] is None
 
 
 async def test_a_killed_gateway_leaves_a_home_one_can_look_into(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_a_killed_gateway_leaves_a_home_one_can_look_into(tmp_path: Path) 
     (session,) = json.loads(called("sessions", "--json", home=tmp_path).out)
     assert (session["state"], session["running"]) == ("active", False)
     assert "No gateway runs" in called("status", home=tmp_path).out
-    assert json.loads(called("status", "--json", home=tmp_path).out)["last_life"]["ended"] == "unclean"
+    assert json.loads(called("status", "--json", home=tmp_path).out)["previous_exit"]["ended"] == "unclean"
     assert "the message is being answered" in called("explain", "long", home=tmp_path).out
 
 
@@ -125,7 +125,7 @@ def test_settings_that_became_wrong_hinder_only_a_restart(tmp_path: Path) -> Non
         assert called("stop", home=tmp_path).code == 0
 
 
-def test_status_says_which_platform_can_not_be_read_and_since_when(tmp_path: Path) -> None:
+def test_status_says_which_platform_cannot_be_read_and_since_when(tmp_path: Path) -> None:
     nowhere = {"API_URL": "http://127.0.0.1:9", "ENABLED": "true", "TOKEN": "123456:secret-of-the-tests"}
     env = {f"EVERTURN_PLATFORMS_TELEGRAM_{name}": value for name, value in nowhere.items()}
     with GatewayProgram(tmp_path, **env) as gateway:
@@ -133,5 +133,5 @@ def test_status_says_which_platform_can_not_be_read_and_since_when(tmp_path: Pat
         gateway.shows("platform not readable")
         told = called("status", home=tmp_path).out
     (line,) = (line for line in told.splitlines() if line.startswith("telegram 123456"))
-    assert " can not be read since 2" in line
+    assert " cannot be read since 2" in line
     assert "secret-of-the-tests" not in told

@@ -1,4 +1,4 @@
-"""Commands on a home whose gateway does not run: they take the lock and look themselves; where nothing is, nothing is made."""
+"""Commands on a home whose gateway does not run: they lock it and read its store; they create nothing."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.home import Home, HomeLock
+from everturn.home.folder import Home, HomeLock
 from everturn.testing import FakePlatform, ScriptedAgent, World
 from tests.cli.program import Ended, called, everturn
 
@@ -15,7 +15,7 @@ LOOKING = [("sessions",), ("status",), ("explain", "m1"), ("config", "show"), ("
 
 
 async def conversation(home: Path, *chats: str) -> None:
-    """A gateway's life in this home: one message in each chat, with one tool."""
+    """Run a gateway in this home: one message in each chat, with one tool."""
     platform = FakePlatform()
     async with World(f"sqlite:///{home / 'everturn.db'}", ScriptedAgent(["look"]), [platform]):
         for chat in chats:
@@ -60,11 +60,11 @@ async def test_the_life_of_a_message_is_told_in_order(tmp_path: Path) -> None:
         "delivered",
         "done",
     ]
-    places = [told.find(words) for words in wanted]
+    places = [told.find(text) for text in wanted]
     assert -1 not in places, told
     assert places[:3] == sorted(places[:3])
-    (life,) = json.loads(called("explain", "m1", "--json", home=tmp_path).out)
-    assert (life["state"], life["turn"]["attempts"][0]["note"]) == ("done", None)
+    (message,) = json.loads(called("explain", "m1", "--json", home=tmp_path).out)
+    assert (message["state"], message["turn"]["attempts"][0]["note"]) == ("done", None)
 
 
 async def test_all_messages_with_one_id_are_told(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_an_unknown_message_is_said_to_be_unknown(tmp_path: Path) -> None:
 async def test_status_tells_how_the_last_life_ended(tmp_path: Path) -> None:
     await conversation(tmp_path, "one")
     status = json.loads(called("status", "--json", home=tmp_path).out)
-    assert (status["running"], status["last_life"]["ended"]) == (False, "stop")
+    assert (status["running"], status["previous_exit"]["ended"]) == (False, "stop")
     assert f"No gateway runs on {tmp_path}" in called("status", home=tmp_path).out
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.home import Home, HomeLock, holder
+from everturn.home.folder import Home, HomeLock, holder
 from tests.cli.holding import held, holding, let_go
 from tests.cli.outside import post
 from tests.cli.program import GatewayProgram, called, everturn
@@ -21,7 +21,7 @@ def test_stop_waits_until_the_gateway_is_gone(tmp_path: Path) -> None:
         assert holder(Home(tmp_path)) is None
         assert gateway.wait() == 0
     assert called("stop", home=tmp_path).out == f"No gateway runs on {tmp_path}.\n"
-    assert json.loads(called("status", "--json", home=tmp_path).out)["last_life"]["asked_by"] == "everturn stop"
+    assert json.loads(called("status", "--json", home=tmp_path).out)["previous_exit"]["asked_by"] == "everturn stop"
 
 
 def test_stop_ends_a_supervised_gateway_for_good(tmp_path: Path) -> None:
@@ -34,8 +34,8 @@ def test_stop_ends_a_supervised_gateway_for_good(tmp_path: Path) -> None:
 @pytest.mark.prove
 def test_stop_ends_a_supervisor_that_is_about_to_start_the_next_gateway(tmp_path: Path) -> None:
     with GatewayProgram(tmp_path, "--supervise") as gateway:
-        for life in (1, 2, 3):  # the pauses double
-            os.kill(gateway.ready(times=life).pid, signal.SIGKILL)
+        for start in (1, 2, 3):  # the pauses double
+            os.kill(gateway.ready(times=start).pid, signal.SIGKILL)
         gateway.shows("again in 0.8 s")
         stopped = everturn("stop", home=tmp_path)
         assert (stopped.code, stopped.out) == (0, "The gateway is stopped.\n")

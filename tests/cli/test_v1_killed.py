@@ -1,4 +1,4 @@
-"""The OpenAI API of a real gateway process that is killed in the middle: the same key gets the one answer from the next life."""
+"""The OpenAI API of a real gateway process that is killed in the middle: the same key gets the one answer from the next process."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from everturn.home import Home
+from everturn.home.folder import Home
 from tests.cli.program import GatewayProgram
 from tests.waiting import WAIT_S
 
@@ -34,5 +34,5 @@ def test_the_answer_survives_the_process_that_was_asked(tmp_path: Path) -> None:
         assert first.wait() == -9
     with GatewayProgram(tmp_path) as second, client(second, tmp_path) as api:
         answers = [say(api, "crash") for _ in range(2)]
-        assert answers == ["I was killed in the middle of this turn, and went on by myself. Nothing was lost."] * 2
+        assert answers == ["I was killed in the middle of this turn and resumed it. Nothing was lost."] * 2
         assert "I see 2 earlier messages" in say(api, "hello", extra_headers={"X-Everturn-Session": "notes"})

@@ -84,11 +84,11 @@ class Typist:
         os.close(self._ours)
 
 
-def at_a_terminal(home: Path, arguments: list[str], story: list[tuple[str, Callable[[], object], str]]) -> str:
+def at_a_terminal(home: Path, arguments: list[str], scenario: list[tuple[str, Callable[[], object], str]]) -> str:
     """What is shown, what happens then, and what is typed; all that stood on the screen in the end."""
     seen = ""
     with Typist(*arguments, home=home) as typist:
-        for shown, happens, typed in story:
+        for shown, happens, typed in scenario:
             seen = typist.shows(shown)
             happens()
             typist.enter(typed)

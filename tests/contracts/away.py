@@ -1,4 +1,4 @@
-"""What people said while the gateway was away, as they see it when it is back: the stories that platforms share.
+"""What people wrote while the gateway was disconnected, as they see it afterwards: the scenarios that platforms share.
 
 The platform dates what was said by the machine's clock; the gateway comes back an hour later, and its time passes by hand, so
 that nothing is settled before all of it is stored.
@@ -9,21 +9,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from everturn.decide.backlog import Backlog
-from everturn.gateway.parts import Settings
+from everturn.inbox.rows.inbox import move_cursor
+from everturn.inbox.rules.backlog import BacklogRule
+from everturn.lifecycle.parts import Settings
 from everturn.store.open import open_store
-from everturn.store.operations.inbox import move_cursor
 from everturn.testing import ManualClock, ScriptedAgent, World
-from everturn.testing_platform import Driver
+from everturn.testing.platform import Driver
 from tests.crash.streaming import UNHURRIED
-from tests.gateway.scenes import while_time_passes
+from tests.scenes import while_time_passes
 
 HOUR = 3600.0
 
 
 @asynccontextmanager
-async def back_after_an_hour(driver: Driver, folder: Path, backlog: Backlog) -> AsyncIterator[World]:
-    """A gateway that had read up to `driver.after` and is back. Two messages were left; both are stored."""
+async def back_after_an_hour(driver: Driver, folder: Path, backlog: BacklogRule) -> AsyncIterator[World]:
+    """A gateway that had read up to `driver.after` and reconnects. Two messages were left; both are stored."""
     for text in ("one", "two"):
         driver.says(text)
     here, url = driver.place(), f"sqlite:///{folder / 'everturn.db'}"
@@ -41,15 +41,15 @@ async def back_after_an_hour(driver: Driver, folder: Path, backlog: Backlog) -> 
 
 async def begin_one_turn(driver: Driver, folder: Path) -> None:
     """All of it together."""
-    async with back_after_an_hour(driver, folder, Backlog(policy="digest")) as world:
+    async with back_after_an_hour(driver, folder, BacklogRule(policy="digest")) as world:
         await while_time_passes(world, driver.until(driver.texts))
     (answer,) = driver.texts()
     assert answer.split() == ["echo:", "one", "two"]
 
 
 async def are_asked_about(driver: Driver, folder: Path, choose: Callable[[str], object]) -> None:
-    """Their sender is asked, and chooses the newest by what stands beneath the question."""
-    async with back_after_an_hour(driver, folder, Backlog(policy="ask")) as world:
+    """Their sender is asked, and chooses the newest by the buttons beneath the request."""
+    async with back_after_an_hour(driver, folder, BacklogRule(policy="ask")) as world:
         await while_time_passes(world, driver.until(driver.texts))
         (question,) = driver.texts()
         choose("Only the newest")
@@ -59,8 +59,8 @@ async def are_asked_about(driver: Driver, folder: Path, choose: Callable[[str], 
 
 
 async def are_too_old(driver: Driver, folder: Path) -> None:
-    """Nothing is answered, and that is told once."""
-    async with back_after_an_hour(driver, folder, Backlog(policy="all", age_s=HOUR / 2)):
+    """Nothing is answered, and the sender gets one notice."""
+    async with back_after_an_hour(driver, folder, BacklogRule(policy="all", age_s=HOUR / 2)):
         await driver.until(driver.texts)
     (told,) = driver.texts()
     assert "too old" in told

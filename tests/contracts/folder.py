@@ -24,7 +24,7 @@ class Quick(SystemClock):
 
 
 class FolderDriver:
-    """Who writes puts a file there. A folder that was moved away is a platform that can not be reached."""
+    """People put files there. A folder that was moved away is a platform that cannot be reached."""
 
     after: str | None = None
     offers = frozenset({CanEdit, CanTellContact})

@@ -1,4 +1,4 @@
-"""Matrix for the suite of all platforms: our adapter against a real Synapse, through something between them that fails on order."""
+"""Matrix for the suite of all platforms: our adapter against a real Synapse, through a proxy that fails on order."""
 
 import html
 import re
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from everturn.clock import Clock, SystemClock
-from everturn.decide.admission import Verdict
 from everturn.model import SessionSource
+from everturn.people.rules.admission import AccessVerdict
 from everturn.platform.interface import CanDelete, CanEdit, CanReact, CanSendFiles, CanTellContact, CanType
 from everturn.platform.matrix import MatrixPlatform, MatrixSettings
 from everturn.platform.matrix.inviting import Welcome
-from everturn.testing_matrix import MatrixProxy
+from everturn.testing.matrix import MatrixProxy
 from tests.contracts.platform import READING, SENDING, WAITED_S
 from tests.synapse import Person, SynapseServer
 
@@ -21,8 +21,8 @@ MANY = 1000
 _CODE = re.compile(r"<pre><code[^>]*>(.*?)</code></pre>", re.DOTALL)
 
 
-async def everybody(_: SessionSource) -> Verdict:
-    return Verdict.ALLOWED
+async def everybody(_: SessionSource) -> AccessVerdict:
+    return AccessVerdict.ALLOWED
 
 
 class Rooms:
@@ -112,7 +112,7 @@ class MatrixDriver(Rooms):
         return sum(event["sender"] != self.bot.user_id for event in self.proxy.taken())
 
     def deliver_again(self) -> None:
-        """The suite reads from `after` each time: all of it comes again."""
+        """The suite reads from `after` each time: all of it is delivered again."""
 
     def fail(self, kind: str) -> None:
         faults: dict[str, dict[str, Any]] = {
@@ -139,7 +139,7 @@ class MatrixDriver(Rooms):
             self.fail(kind)
         yield lambda: self.proxy.hanging
         self.proxy.faults.clear()
-        self.proxy.let_go()
+        self.proxy.release()
         if kind == "away":
             await self.back()
 
@@ -147,11 +147,11 @@ class MatrixDriver(Rooms):
         await self.person("one").until(true)
 
     async def away(self) -> None:
-        """The homeserver can not be reached."""
+        """Make the homeserver unreachable."""
         await self.proxy.close()
 
     async def back(self) -> None:
-        """It can be again."""
+        """Make it reachable again."""
         await self.proxy.open()
 
     async def __aenter__(self) -> Self:

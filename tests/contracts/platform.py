@@ -1,4 +1,4 @@
-"""The fakes of `everturn.testing` for the questions that every platform is asked (`everturn.testing_platform`)."""
+"""The fakes of `everturn.testing` for the questions that every platform is asked (`everturn.testing.platform`)."""
 
 import asyncio
 import re
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from everturn.clock import Clock
-from everturn.decide.delivery import Surety
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 from everturn.model import Attachment, SessionSource
+from everturn.outbox.rules.delivery import Surety
 from everturn.platform.interface import (
     CanDelete,
     CanEdit,
@@ -20,13 +20,13 @@ from everturn.platform.interface import (
     CanStream,
     CanTellContact,
     CanType,
-    Limits,
+    TextLimits,
 )
-from everturn.testing import CardPlatform, EditingPlatform, FakePlatform, Fault, FilePlatform, RemotePlatform
+from everturn.testing import CardPlatform, EditingPlatform, FakePlatform, FilePlatform, RemotePlatform, SendFault
 
 _CODE = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
-WAITED_S = 3.0  # the delay that a platform which wants to be left alone asks for
-REVOKED_S = 60.0  # what we say waits for a new credential, and is not tried too often
+WAITED_S = 3.0  # the delay that a platform asks for
+REVOKED_S = 60.0  # replies wait for a new credential, and are not retried too often
 SENDING: dict[str, float | None] = {
     "later": WAITED_S,
     "revoked": REVOKED_S,
@@ -49,7 +49,7 @@ def code_in(text: str) -> str:
 
 
 class FakeDriver:
-    """FakePlatform: the adapter and what it talks to are one; a file keeps what people said."""
+    """FakePlatform: the adapter and its platform are one; a file keeps the messages."""
 
     after: str | None = None
     offers: frozenset[type] = frozenset()
@@ -58,13 +58,13 @@ class FakeDriver:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "platform"
-        self._ordered: deque[Fault] = deque()
+        self._ordered: deque[SendFault] = deque()
         self._now = self.made()
 
     def made(self, **more: Any) -> FakePlatform:
         """A new adapter of this kind."""
         faults: Any = _Endless(self._ordered)
-        return self.kind(surety=Surety.NEITHER, faults=faults, file=self._file, limits=Limits(text=400), **more)
+        return self.kind(surety=Surety.NEITHER, faults=faults, file=self._file, limits=TextLimits(text=400), **more)
 
     def connected(self, *, clock: Clock | None = None) -> FakePlatform:  # noqa: ARG002  it never waits
         self._now = self.made()
@@ -95,7 +95,7 @@ class FakeDriver:
 
     def types(self, chat: str = "one") -> bool:
         assert isinstance(self._now, RemotePlatform)
-        return chat in self._now.at_work
+        return chat in self._now.typing_in
 
     def marks(self, message_id: str, chat: str = "one") -> list[str]:  # noqa: ARG002  the id is enough here
         assert isinstance(self._now, RemotePlatform)
@@ -113,7 +113,7 @@ class FakeDriver:
 
     @asynccontextmanager
     async def failing(self, kind: str) -> AsyncIterator[Callable[[], object]]:
-        """A read hangs while nothing is said."""
+        """A read hangs while nothing is written."""
         errors: dict[str, PlatformError] = {
             "later": TryLater("later", WAITED_S),
             "revoked": TryLater("get a new token", REVOKED_S),
@@ -122,10 +122,10 @@ class FakeDriver:
             "unknown_but_done": OutcomeUnknown("?"),
         }
         if kind in errors:
-            self._ordered.append(Fault(errors[kind], accepted=kind == "unknown_but_done"))
-        self._now.lose(away=kind in {"away", "fails"})
+            self._ordered.append(SendFault(errors[kind], accepted=kind == "unknown_but_done"))
+        self._now.set_disconnected(disconnected=kind in {"away", "fails"})
         yield lambda: self._now.reads
-        self._now.lose(away=False)
+        self._now.set_disconnected(disconnected=False)
 
     async def until(self, true: Callable[[], object]) -> None:
         await self._now.until(lambda: bool(true()))
@@ -176,11 +176,11 @@ class RemoteDriver(FakeDriver):
         return self._now
 
 
-class _Endless(Iterator[Fault | None]):
+class _Endless(Iterator[SendFault | None]):
     """The faults that were ordered, and nothing when there are none."""
 
-    def __init__(self, ordered: deque[Fault]) -> None:
+    def __init__(self, ordered: deque[SendFault]) -> None:
         self._ordered = ordered
 
-    def __next__(self) -> Fault | None:
+    def __next__(self) -> SendFault | None:
         return self._ordered.popleft() if self._ordered else None

@@ -1,4 +1,4 @@
-"""Short words for the store's operations: values with ids and times, and a life of a gateway that runs them.
+"""Short names for the store's operations: values with ids and times, and a gateway process that runs them.
 
 Nothing here knows an engine: what a test says in these words must be true on both.
 """
@@ -10,27 +10,27 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from everturn.decide.commands import parse_command
-from everturn.decide.keys import session_key
-from everturn.decide.rights import NO_RIGHTS, Rights
-from everturn.decide.session import ResetPolicy
+from everturn.commands.rows.commands import apply_command
+from everturn.commands.rows.values import Applied, Terms
+from everturn.commands.rules.registry import parse_command
 from everturn.ids import Ids
+from everturn.inbox.rows.inbox import Accepted, Arrival, accept
 from everturn.model import Effect, Message, Reply, SessionEntry, SessionSource, ToolCall
+from everturn.operator.rows.reading import transcript
+from everturn.outbox.rows.notices import Delivery
+from everturn.outbox.rows.outbox import claim_next
+from everturn.people.rules.rights import NO_RIGHTS, Rights
+from everturn.sessions.rows.entries import find_entry, write_source
+from everturn.sessions.rows.transcripts import calls_of
+from everturn.sessions.rules.keys import session_key
+from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.store.interface import Op, P, Rows, Store, sql
 from everturn.store.open import open_store
-from everturn.store.operations.beginning import begin_next
-from everturn.store.operations.command_values import Applied, Terms
-from everturn.store.operations.commands import apply_command
-from everturn.store.operations.entries import find_entry, write_source
-from everturn.store.operations.inbox import Accepted, Arrival, accept
-from everturn.store.operations.outbox import claim_next
-from everturn.store.operations.reading import transcript
-from everturn.store.operations.recovery import Interruption, Recovered, cut_off, judge
-from everturn.store.operations.telling import Delivery
-from everturn.store.operations.transcripts import calls_of
-from everturn.store.operations.turn_values import Begun, Finished, Later, NotYet, Start, Waits
-from everturn.store.operations.turns import calling, finish, finish_effect, step
 from everturn.testing import ManualClock
+from everturn.turns.rows.beginning import begin_next
+from everturn.turns.rows.recovery import Interruption, Recovered, cut_off, judge
+from everturn.turns.rows.turn_values import BehindApproval, Finished, Later, NotYet, Start, StartedTurn
+from everturn.turns.rows.turns import calling, finish, finish_effect, step
 
 T = TypeVar("T")
 QUEUE = 32
@@ -80,12 +80,12 @@ BROKEN = {
         " AND (e.turn IS NULL OR e.turn<>t.id OR (e.holder IS NULL AND t.state='running'))"
     ),
     "a waiting turn that somebody holds, or whose key points elsewhere": (
-        "SELECT t.id FROM turn t JOIN entry e ON e.key=t.key WHERE t.state='waiting'"
+        "SELECT t.id FROM turn t JOIN entry e ON e.key=t.key WHERE t.state='awaiting_approval'"
         " AND (e.turn IS NULL OR e.turn<>t.id OR e.holder IS NOT NULL)"
     ),
     "a question that is open and answered": "SELECT id FROM approval WHERE (answered_at IS NULL)<>(state='open')",
     "an open question without its waiting turn": (
-        "SELECT a.id FROM approval a JOIN turn t ON t.id=a.turn WHERE a.answered_at IS NULL AND t.state<>'waiting'"
+        "SELECT a.id FROM approval a JOIN turn t ON t.id=a.turn WHERE a.answered_at IS NULL AND t.state<>'awaiting_approval'"
     ),
     "a call that began without a yes": (
         "SELECT a.id FROM approval a JOIN effect f ON f.turn=a.turn AND f.call_id=a.call_id WHERE a.state<>'approved'"
@@ -99,13 +99,13 @@ BROKEN = {
     ),
     "a queue with another length": (
         "SELECT e.key, e.waiting FROM entry e"
-        " WHERE e.waiting<>(SELECT count(*) FROM inbox i WHERE i.key=e.key AND i.state='waiting')"
+        " WHERE e.waiting<>(SELECT count(*) FROM inbox i WHERE i.key=e.key AND i.state='queued')"
     ),
     "a message that is open and ended": (
-        "SELECT id FROM inbox WHERE (ended_at IS NULL)<>(state IN ('waiting','claimed'))"
+        "SELECT id FROM inbox WHERE (ended_at IS NULL)<>(state IN ('queued','claimed'))"
     ),
     "a turn that is open and ended": (
-        "SELECT id FROM turn WHERE (ended_at IS NULL)<>(state IN ('running','waiting','interrupted'))"
+        "SELECT id FROM turn WHERE (ended_at IS NULL)<>(state IN ('running','awaiting_approval','interrupted'))"
     ),
     "a reply that is open and ended": "SELECT id FROM outbox WHERE (ended_at IS NULL)<>(state NOT IN ('sent','dead'))",
     "two replies of one key being sent": (
@@ -172,13 +172,13 @@ def key_of(chat: str = "c", platform: str = "fake") -> str:
     return session_key(origin(chat, platform))
 
 
-def response(begun: Begun, place: int, *calls: str, text: str = "", at: float | None = None) -> Message:
+def response(begun: StartedTurn, place: int, *calls: str, text: str = "", at: float | None = None) -> Message:
     """A model's response, `place` rows after the beginning of the attempt, that asks for these calls."""
     asked = tuple(ToolCall(id=call, name="tool", effect=Effect.ONCE) for call in calls)
     return Message(role="assistant", content=text, seq=begun.seq + place, calls=asked, at=at or 0.0)
 
 
-def result(begun: Begun, place: int, call: str, text: str = "result", at: float | None = None) -> Message:
+def result(begun: StartedTurn, place: int, call: str, text: str = "result", at: float | None = None) -> Message:
     """A tool's result."""
     return Message(role="tool", content=text, seq=begun.seq + place, call_id=call, at=at or 0.0)
 
@@ -201,7 +201,7 @@ class SessionIds:
 
 @dataclass(kw_only=True)
 class Values:
-    """What a life hands to operations: made here with its ids, its times and its settings."""
+    """What a process passes to operations: made here with its ids, its times and its settings."""
 
     clock: ManualClock
     ids: Ids
@@ -221,7 +221,7 @@ class Values:
         return self.clock.now()
 
     def start(self, *, suspects: bool = True) -> Start:
-        """What the beginning of a turn may need, with fresh ids."""
+        """What the beginning of a turn may need, with new ids."""
         return Start(
             instance=self.instance,
             notice=self.ids.next(),
@@ -250,7 +250,7 @@ class Values:
         busy: str = "queue",
         **about: str,
     ) -> Arrival:
-        """A message at the door; `ext` is the platform's own id of it, `busy` what it does to a running turn."""
+        """An inbound message; `ext` is the platform's own id of it, `busy` what it does to a running turn."""
         number, source = self.ids.next(), structs.replace(origin(chat, platform, account), **about)
         return Arrival(
             id=number,
@@ -266,28 +266,28 @@ class Values:
         )
 
     def terms(self, rights: Rights = NO_RIGHTS) -> Terms:
-        """What a command may need, with a fresh id."""
+        """What a command may need, with a new id."""
         return Terms(rights=rights, instance=self.instance, message=self.ids.next())
 
-    def answer(self, begun: Begun, place: int = 1, text: str = "done") -> Message:
+    def answer(self, begun: StartedTurn, place: int = 1, text: str = "done") -> Message:
         """The last row of a turn."""
         return Message(role="assistant", content=text, seq=begun.seq + place, at=self.now)
 
     def cause(self, reason: str = "restart_interrupted") -> Interruption:
-        """This life is over."""
+        """This process is over."""
         return Interruption(instance=self.instance, reason=reason, at=self.now, now=self.now, why="the gateway ended")
 
 
 @dataclass(kw_only=True)
-class Life(Values):
-    """One life of a gateway on a store. `replace(life, instance=2)` is another one beside or after it."""
+class StoreProcess(Values):
+    """One gateway process on a store. `replace(process, instance=2)` is another one beside or after it."""
 
     store: Store
 
     async def accept(
         self, text: str = "hello", chat: str = "c", ext: str | None = None, busy: str = "queue", **about: str
     ) -> Accepted:
-        """A message is stored and waits."""
+        """A message is stored and queued."""
         return await self.store.run(accept, self.arrival(text, chat, ext=ext, busy=busy, **about), QUEUE, None)
 
     async def said(self, chat: str = "c") -> list[tuple[str, str]]:
@@ -295,39 +295,39 @@ class Life(Values):
         rows = await self.store.read(transcript, (await self.entry(chat)).session_id or "", 0, 999)
         return [(row.role, row.content) for row in rows]
 
-    async def begun(self, text: str = "hello", chat: str = "c", **about: str) -> Begun:
+    async def begun(self, text: str = "hello", chat: str = "c", **about: str) -> StartedTurn:
         """A message is stored, and its turn begins with the same commit."""
         accepted = await self.store.run(accept, self.arrival(text, chat, **about), QUEUE, self.start())
         assert accepted.begun is not None
         return accepted.begun
 
-    async def begin(self, chat: str = "c") -> Begun | NotYet | Waits | Later | None:
+    async def begin(self, chat: str = "c") -> StartedTurn | NotYet | BehindApproval | Later | None:
         """Take the key."""
         return await self.store.run(begin_next, key_of(chat), self.start())
 
-    async def began(self, chat: str = "c") -> Begun:
+    async def began(self, chat: str = "c") -> StartedTurn:
         """Take the key, which must be free and have work."""
         begun = await self.begin(chat)
-        assert isinstance(begun, Begun)
+        assert isinstance(begun, StartedTurn)
         return begun
 
-    async def finish(self, begun: Begun, place: int = 1, text: str = "done") -> Finished:
+    async def finish(self, begun: StartedTurn, place: int = 1, text: str = "done") -> Finished:
         """Answer."""
         return await self.store.run(finish, begun, self.answer(begun, place, text), self.delivery, self.instance, None)
 
-    async def talk(self, text: str = "hello", chat: str = "c") -> Begun:
+    async def talk(self, text: str = "hello", chat: str = "c") -> StartedTurn:
         """A whole turn."""
         begun = await self.begun(text, chat)
         await self.finish(begun)
         return begun
 
-    async def tool(self, begun: Begun, call: str = "call", place: int = 1) -> None:
+    async def tool(self, begun: StartedTurn, call: str = "call", place: int = 1) -> None:
         """A response that asks for a tool, and the tool's result: two rows."""
         asked = response(begun, place, call, at=self.now)
         await self.store.run(step, begun, asked, call_of(call), None, prove_it=False)
         await self.store.run(finish_effect, begun, result(begun, place + 1, call, at=self.now), None)
 
-    async def called(self, text: str = "hello", chat: str = "c", **about: str) -> Begun:
+    async def called(self, text: str = "hello", chat: str = "c", **about: str) -> StartedTurn:
         """A turn that has called its model: from now on an end of the process is an interruption."""
         begun = await self.begun(text, chat, **about)
         await self.store.run(calling, begun)
@@ -344,7 +344,7 @@ class Life(Values):
         return applied
 
     async def die(self, reason: str = "restart_interrupted") -> list[Recovered]:
-        """This life is over, and what it left is put right."""
+        """This process is over, and its work is recovered."""
         verdicts = await self.store.run(judge, self.instance, self.stuck_after)
         ends = [await self.store.run(cut_off, *each, self.cause(reason), self.delivery) for each in verdicts]
         return [end for end in ends if end is not None]
@@ -398,22 +398,24 @@ class Life(Values):
 
 
 @asynccontextmanager
-async def living(url: str, **changes: object) -> AsyncIterator[Life]:
-    """A life on the store at `url`, with its schema."""
+async def living(url: str, **changes: object) -> AsyncIterator[StoreProcess]:
+    """A process on the store at `url`, with its schema."""
     store, clock = await open_store(url), ManualClock()
     try:
-        yield replace(Life(store=store, clock=clock, ids=Ids(clock, 1)), **changes)  # type: ignore[arg-type]
+        yield replace(StoreProcess(store=store, clock=clock, ids=Ids(clock, 1)), **changes)  # type: ignore[arg-type]
     finally:
         await store.close()
 
 
 async def answer_to(
-    life: Life, text: str, chat: str = "c", terms: Terms | None = None, **about: str
+    process: StoreProcess, text: str, chat: str = "c", terms: Terms | None = None, **about: str
 ) -> tuple[Applied, str]:
     """A command, applied twice, and what it says."""
-    arrival = life.arrival(text, chat, **about)
-    await life.store.run(accept, arrival, QUEUE, None)
-    applied = await life.twice(apply_command, arrival.id, "unused", life.now, life.delivery, terms or life.terms())
-    ((said,),) = await life.look("SELECT text FROM outbox WHERE id=$1", arrival.id)
+    arrival = process.arrival(text, chat, **about)
+    await process.store.run(accept, arrival, QUEUE, None)
+    applied = await process.twice(
+        apply_command, arrival.id, "unused", process.now, process.delivery, terms or process.terms()
+    )
+    ((said,),) = await process.look("SELECT text FROM outbox WHERE id=$1", arrival.id)
     assert applied is not None
     return applied, str(said)

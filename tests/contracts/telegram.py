@@ -13,8 +13,8 @@ from everturn.clock import Clock, SystemClock
 from everturn.model import Inbound, SessionSource
 from everturn.platform.interface import CanDelete, CanEdit, CanReact, CanSendFiles, CanTellContact, CanType
 from everturn.platform.telegram import TelegramPlatform, TelegramSettings
-from everturn.testing_serving import Listening, Reset
-from everturn.testing_telegram import BOT_ID, TOKEN, Person, TelegramServer, group, person, topic
+from everturn.testing.serving import ConnectionReset, Listening
+from everturn.testing.telegram import BOT_ID, TOKEN, Person, TelegramServer, group, person, topic
 from everturn.web.hooks import Hooks
 from tests.contracts.platform import READING, SENDING, WAITED_S
 from tests.postgres import free_port
@@ -127,11 +127,11 @@ class TelegramDriver(Chats):
         self.deliver_again()
 
     async def away(self) -> None:
-        """The platform can not be reached."""
+        """Make the platform unreachable."""
         await self.server.close()
 
     async def back(self) -> None:
-        """It can be again."""
+        """Make it reachable again."""
         await self.server.open()
 
     async def __aenter__(self) -> Self:
@@ -145,7 +145,7 @@ class TelegramDriver(Chats):
 
 
 class AtTheDoor(TelegramPlatform):
-    """A webhook with a door of its own. What came through it is read as if it had been fetched: asking for the next answers
+    """A webhook with an endpoint of its own. What arrived there is read as if it had been polled: asking for the next answers
     the last with 200, and who stops to read answers nothing.
     """
 
@@ -167,7 +167,7 @@ class AtTheDoor(TelegramPlatform):
         finally:
             watching.cancel()
             if taken is not None and not taken.done():
-                taken.set_exception(Reset())
+                taken.set_exception(ConnectionReset())
             await self._listening.close()
 
     async def _watch(self, after: str | None) -> None:
@@ -181,7 +181,7 @@ class AtTheDoor(TelegramPlatform):
 
 
 class HookDriver(TelegramDriver):
-    """The same by webhook: each adapter is another address that Telegram is told. We never come to it to read."""
+    """The same by webhook: each adapter is another URL that Telegram posts to. We never poll."""
 
     failures = SENDING | {"hangs": None}
 

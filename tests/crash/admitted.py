@@ -1,4 +1,4 @@
-"""Somebody who is approved and revoked, and messages that piled up, while the gateway dies at each point of it."""
+"""Scenarios of an approved and revoked person, and of a backlog, while the gateway dies at each point of them."""
 
 import asyncio
 import re
@@ -7,22 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.decide import admission_words
-from everturn.decide.admission import PAIR, Admission, Policy
-from everturn.decide.backlog import Backlog
-from everturn.gateway.parts import Settings
+from everturn.inbox.rules.backlog import BacklogRule
+from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
-from everturn.store.operations.acting_people import PersonAct, PersonActed
+from everturn.operator.rows.people import PersonAct, PersonActed
+from everturn.people.rules import admission_texts
+from everturn.people.rules.admission import PAIR, AccessPolicy, Admission
 from everturn.testing import FakePlatform, World
-from tests.crash.lives import Life, answer_to
+from tests.crash.gateway_process import CrashProcess, answer_to
 
 BASIC = Settings(stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0)
-PAIRING = replace(BASIC, admission=Admission(policies={"fake": Policy(unknown=PAIR)}))
+PAIRING = replace(BASIC, admission=Admission(policies={"fake": AccessPolicy(unknown=PAIR)}))
 CODE = re.compile(r"approve ([A-Z2-9]{8})")
 
 
-class Watched:
-    """Waits in its first attempt at `wait`; its story is the owner's, who asks again after every death."""
+class AccessAgent:
+    """Waits in its first attempt at `wait`; in its scenario the owner repeats each action after every death."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,19 +30,19 @@ class Watched:
         self.send: object = None
 
     async def run(self, turn: TurnContext) -> Answer:
-        """Answer; a task that went on although its person was turned out would be seen."""
+        """Answer; a task that went on although its person was revoked would be seen."""
         await turn.calling()
-        if turn.words == "wait" and turn.attempt == 1:
+        if turn.text == "wait" and turn.attempt == 1:
             self._waits.set()
             await asyncio.Event().wait()
-        return Answer(answer_to(turn.words))
+        return Answer(answer_to(turn.text))
 
-    async def story(self, world: World, platform: FakePlatform) -> None:
-        """Somebody asks, is let in, begins a task, is turned out, and writes again."""
+    async def scenario(self, world: World, platform: FakePlatform) -> None:
+        """Somebody requests access, is approved, begins a task, is revoked, and writes again."""
         platform.say_once("one", "hello")
         code = await self._once("code", lambda: _code(platform))
         await _act(world, action="approve", code=code)
-        await platform.until(lambda: admission_words.let_in() in platform.texts("one"))
+        await platform.until(lambda: admission_texts.approved() in platform.texts("one"))
         if not self._folder.joinpath("out").exists():
             platform.say_once("one", "wait")
             await self._waits.wait()
@@ -68,15 +68,15 @@ async def _code(platform: FakePlatform) -> str:
 
 
 async def _act(world: World, **wanted: object) -> None:
-    act = PersonAct(id=str(wanted["action"]), who="owner", at=world.clock.now(), notice=0, **wanted)  # type: ignore[arg-type]
+    act = PersonAct(id=str(wanted["action"]), actor="owner", at=world.clock.now(), notice=0, **wanted)  # type: ignore[arg-type]
     assert isinstance(await world.gateway.people.act(act), PersonActed)
 
 
-class Away(Watched):
-    """Its story is of somebody who wrote while nobody read."""
+class BacklogAgent(AccessAgent):
+    """Answers; in its scenario somebody wrote while no gateway ran."""
 
-    async def story(self, world: World, platform: FakePlatform) -> None:
-        """They are asked, and want all of it answered."""
+    async def scenario(self, world: World, platform: FakePlatform) -> None:
+        """The sender is asked about the backlog, and wants all of it answered."""
         for number in ("one", "two"):
             await world.accept(_written(number, number, 1_000.0))
         await platform.until(lambda: any("2 messages came" in text for text in platform.texts("one")))
@@ -90,21 +90,21 @@ def _written(number: str, text: str, said_at: float | None) -> Inbound:
     return Inbound(id=f"{number}@one", source=source, text=text, said_at=said_at)
 
 
-ASKING = replace(BASIC, busy="queue", backlog={"fake": Backlog(policy="ask")})
+ASKING = replace(BASIC, busy="queue", backlog={"fake": BacklogRule(policy="ask")})
 
 
-def screen(life: Life) -> list[str]:
-    return FakePlatform(file=life.folder / "platform").texts("one")
+def screen(process: CrashProcess) -> list[str]:
+    return FakePlatform(file=process.folder / "platform").texts("one")
 
 
-def told_once(life: Life, at: object) -> None:
-    """Who was approved gets one notice, and who was revoked no answer."""
-    code, *rest = screen(life)
-    assert (bool(CODE.search(code)), rest) == (True, [admission_words.let_in()]), at
+def notified_once(process: CrashProcess, at: object) -> None:
+    """Check that the approved person got one notice, and no answer once revoked."""
+    code, *rest = screen(process)
+    assert (bool(CODE.search(code)), rest) == (True, [admission_texts.approved()]), at
 
 
-def asked_once(life: Life, at: object) -> None:
-    """What piled up is asked about once, and each message of it is answered once."""
-    seen = screen(life)
+def asked_once(process: CrashProcess, at: object) -> None:
+    """Check that the backlog is asked about once, and each message of it is answered once."""
+    seen = screen(process)
     assert sum("2 messages came" in text for text in seen) == 1, (at, seen)
-    assert [seen.count(answer_to(words)) for words in ("one", "two")] == [1, 1], (at, seen)
+    assert [seen.count(answer_to(text)) for text in ("one", "two")] == [1, 1], (at, seen)

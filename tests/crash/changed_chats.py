@@ -5,7 +5,7 @@ from pathlib import Path
 from everturn.agent.interface import Answer, TurnContext
 from everturn.model import Heard, Inbound, SessionSource
 from everturn.testing import FakePlatform, World
-from tests.crash.lives import Life, answer_to
+from tests.crash.gateway_process import CrashProcess, answer_to
 
 OLD, NEW = "old", "new"
 
@@ -19,16 +19,16 @@ class Answering:
     async def run(self, turn: TurnContext) -> Answer:
         """Say how many messages of people the conversation has."""
         await turn.calling()
-        if turn.words == "fail":
+        if turn.text == "fail":
             raise RuntimeError("the model is not there")
         said = sum(row.role == "user" for row in await turn.history())
-        return Answer(f"{answer_to(turn.words)}, number {said}")
+        return Answer(f"{answer_to(turn.text)}, number {said}")
 
 
 class Moving(Answering):
     """Talks in a group that moves."""
 
-    async def story(self, world: World, platform: FakePlatform) -> None:
+    async def scenario(self, world: World, platform: FakePlatform) -> None:
         """The platform tells of the move until we took it; then somebody writes under the new number."""
         if not platform.said():
             platform.say(OLD, "before", chat_type="group")
@@ -44,7 +44,7 @@ class Moving(Answering):
 class Failing(Answering):
     """Fails at its first message."""
 
-    async def story(self, world: World, platform: FakePlatform) -> None:
+    async def scenario(self, world: World, platform: FakePlatform) -> None:
         """The sender gets a notice, and writes something else."""
         platform.say_once("one", "fail")
         await platform.until(lambda: bool(platform.texts("one")))
@@ -53,15 +53,15 @@ class Failing(Answering):
         await world.stop()
 
 
-def went_on(life: Life, at: object) -> None:
+def went_on(process: CrashProcess, at: object) -> None:
     """One conversation: what was said under the old number is in it."""
-    platform = FakePlatform(file=life.folder / "platform")
+    platform = FakePlatform(file=process.folder / "platform")
     assert platform.texts(OLD) == [f"{answer_to('before')}, number 1"], at
     assert platform.texts(NEW) == [f"{answer_to('after')}, number 2"], at
 
 
-def failed_once(life: Life, at: object) -> None:
+def failed_once(process: CrashProcess, at: object) -> None:
     """One notice, one answer."""
-    notice, answer = FakePlatform(file=life.folder / "platform").texts("one")
+    notice, answer = FakePlatform(file=process.folder / "platform").texts("one")
     assert "I could not answer" in notice, (at, notice)
     assert answer.startswith(answer_to("after")), (at, answer)

@@ -3,16 +3,16 @@
 from pathlib import Path
 
 from everturn.agent.interface import Answer, TurnContext
+from everturn.people.rows.directory import directory
 from everturn.platform.interface import Channel
-from everturn.store.operations.directory import directory
 from everturn.testing import FakePlatform, World
-from tests.crash.lives import answer_to
+from tests.crash.gateway_process import answer_to
 
 PLACES = [Channel(f"c{number}", f"Channel {number}", "group") for number in range(150)]  # two commits
 
 
 class Filling:
-    """Answers; its story looks where people talk."""
+    """Answers; its scenario fills the directory of chats."""
 
     def __init__(self, _: Path) -> None:
         self.send: object = None
@@ -20,9 +20,9 @@ class Filling:
     async def run(self, turn: TurnContext) -> Answer:
         """Answer."""
         await turn.calling()
-        return Answer(answer_to(turn.words))
+        return Answer(answer_to(turn.text))
 
-    async def story(self, world: World, platform: FakePlatform) -> None:
+    async def scenario(self, world: World, platform: FakePlatform) -> None:
         """What the platform lists and where somebody spoke is there, once."""
         platform.say_once("one", "hello")
         await platform.until(lambda: answer_to("hello") in platform.texts("one"))

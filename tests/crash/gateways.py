@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import httpx2
 
-from everturn.home import Home, holder
+from everturn.home.folder import Home, holder
 from everturn.http_client import HttpClient
 from tests.history import Seen
 from tests.waiting import WAIT_S, Changes, within
@@ -45,7 +45,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class HttpAnswer:
     """The answer to a request."""
 
     status: int
@@ -55,8 +55,8 @@ class Told:
 CUT_OFF = (httpx2.TransportError, FileNotFoundError)  # nobody listens, or not to the end
 
 
-class Lives:
-    """The processes of one home, one after the other. What they listen on changes with every life.
+class GatewayProcesses:
+    """The processes of one home, one after the other. The port they listen on changes with every process.
 
     `prefix` is put before the command (nsenter); `seen` is where we see the home, if that is elsewhere.
     """
@@ -92,7 +92,7 @@ class Lives:
             await self.ended()
 
     async def start(self, *prefix: str) -> Self:
-        """A new life, perhaps under another program (strace); returns when the process is there, long before ready."""
+        """Start a new process, perhaps under another program (strace); returns when it is there, long before ready."""
         self.lines.clear()
         self._began = time.monotonic()
         self._process = await asyncio.create_subprocess_exec(
@@ -103,7 +103,7 @@ class Lives:
         return self
 
     async def up(self) -> Self:
-        """A new life that is ready."""
+        """Start a new process and wait until it is ready."""
         return await (await self.start()).ready()
 
     @property
@@ -130,7 +130,7 @@ class Lives:
 
     @property
     def output(self) -> str:
-        """What this life wrote to its log."""
+        """What this process wrote to its log."""
         return "".join(self.lines)
 
     async def ready(self, times: int = 1) -> Self:
@@ -141,20 +141,25 @@ class Lives:
         assert self.readies >= times, f"it ended instead of being ready:\n{self.output}"
         return self
 
-    async def logs(self, words: str) -> None:
-        """Wait until it wrote these words."""
-        await self.changes.until(lambda: words in self.output)
+    async def logs(self, text: str) -> None:
+        """Wait until it logged this text."""
+        await self.changes.until(lambda: text in self.output)
 
-    async def lives_for(self, seconds: float) -> None:
+    async def runs_for(self, seconds: float) -> None:
         """Wait for its end, but only for so long."""
         assert self._reading is not None
         await asyncio.wait({self._reading}, timeout=seconds)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the process that we started."""
+        """Send a signal to the process that we started.
+
+        By `os.kill`: up to Python 3.12 asyncio's own way looks first whether the process has ended, and a second signal could
+        take the exit code away from the waiting task (CPython issue 87744).
+        """
         assert self._process is not None
-        with suppress(ProcessLookupError):
-            self._process.send_signal(number)
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, number)
 
     def kill_inner(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the gateway itself, where the process that we started is its supervisor or tracer."""
@@ -192,12 +197,12 @@ class Lives:
             if READY in self.lines[-1]:
                 self.start_s = time.monotonic() - self._began
             self.changes.changed()
-        # Who waits looks once more when this task is done.
+        # Waiters look once more when this task is done.
         asyncio.get_running_loop().call_soon(self.changes.changed)
 
 
-class Gateway(Lives):
-    """The gateway of one home, over all its lives, and what can be asked over HTTP."""
+class Gateway(GatewayProcesses):
+    """The gateway of one home, over all its processes, and requests to it over HTTP."""
 
     def __init__(
         self,
@@ -214,30 +219,30 @@ class Gateway(Lives):
         await super().__aexit__()
         await self._http.aclose()
 
-    async def ask(self, method: str, path: str, body: object = None) -> Told | None:
+    async def ask(self, method: str, path: str, body: object = None) -> HttpAnswer | None:
         """One request; None when nobody listens (but a stranger, who got the port) or the answer was cut off."""
         try:
             answer = await self._http.request(method, self._address(path), json=body, headers=self._headers())
         except CUT_OFF:
             return None
-        return Told(answer.status_code, answer.json()) if answer.status_code != 401 else None
+        return HttpAnswer(answer.status_code, answer.json()) if answer.status_code != 401 else None
 
-    async def post(self, chat: str, message_id: str, text: str) -> Told | None:
+    async def post(self, chat: str, message_id: str, text: str) -> HttpAnswer | None:
         """Say something in a chat."""
         return await self.ask("POST", f"/api/chats/{chat}/messages", {"id": message_id, "text": text})
 
     async def get(self, path: str) -> dict[str, Any]:
-        """What must be there."""
-        told = await self.ask("GET", path)
-        assert told is not None
-        assert told.status == 200, told
-        return told.body
+        """GET what must be there."""
+        answer = await self.ask("GET", path)
+        assert answer is not None
+        assert answer.status == 200, answer
+        return answer.body
 
     async def says(self, chat: str, message_id: str, text: str) -> None:
         """Say something that must be accepted."""
-        told = await self.post(chat, message_id, text)
-        assert told is not None
-        assert told.status == 202, told
+        answer = await self.post(chat, message_id, text)
+        assert answer is not None
+        assert answer.status == 202, answer
 
     async def transcript(self, chat: str) -> list[dict[str, Any]]:
         """All that was said in a chat's session."""
@@ -250,9 +255,9 @@ class Gateway(Lives):
         return lines
 
     async def explain(self, message_id: str) -> dict[str, Any]:
-        """The life of the one message with this id."""
-        (life,) = (await self.get(f"/control/explain/{message_id}"))["messages"]
-        return dict(life)
+        """The timeline of the one message with this id."""
+        (message,) = (await self.get(f"/control/explain/{message_id}"))["messages"]
+        return dict(message)
 
     async def session(self, chat: str) -> dict[str, Any]:
         """What programs see of a chat's session."""

@@ -1,14 +1,14 @@
-"""An agent whose answer is seen while it is made, for the stories of real platforms; and the settings they live by."""
+"""An agent whose answer is streamed, for the scenarios of real platforms; and their settings."""
 
 from collections.abc import Awaitable, Callable
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.decide.display import Display
-from everturn.decide.streaming import Pace
-from everturn.gateway.parts import Settings
+from everturn.lifecycle.parts import Settings
 from everturn.model import Effect, ToolCall
+from everturn.outbox.rules.display import Display
+from everturn.outbox.rules.streaming import Pace
 
-FIRST_WORDS = "echo:"
+FIRST_TEXT = "echo:"
 SETTINGS = Settings(
     stuck_after=0, unclean_boots=0, burst_s=0.0, display=Display(everywhere=Pace(interval_s=0.0, min_chars=1))
 )
@@ -21,15 +21,15 @@ class Growing:
         self._seen = seen
 
     async def run(self, turn: TurnContext) -> Answer:
-        """The same in every attempt; the tool is used once in all of them."""
+        """Give the same answer in every attempt; the tool is used once in all of them."""
         await turn.calling()
         if turn.attempt > 1:
             await turn.settle(_act)
         if not any(row.role == "tool" for row in await turn.own()):
-            turn.stream(FIRST_WORDS)
-            await self._seen(FIRST_WORDS)
+            turn.stream(FIRST_TEXT)
+            await self._seen(FIRST_TEXT)
             await turn.step("", [ToolCall("call-1", "tool", effect=Effect.ONCE)], _act)
-        return Answer(f"{FIRST_WORDS} {turn.words}")
+        return Answer(f"{FIRST_TEXT} {turn.text}")
 
 
 async def _act(_call: ToolCall, _key: str) -> str:

@@ -15,7 +15,7 @@ HELD = {"EVERTURN_AGENT_KIND": "python", "EVERTURN_AGENT_OBJECT": "held:run"}
 
 
 class Pauses(SystemClock):
-    """So many pauses take no time; the next one never ends."""
+    """A clock whose first pauses take no time; the next one never ends."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -28,11 +28,11 @@ class Pauses(SystemClock):
 
 
 async def run(turn: TurnContext) -> Answer:
-    """Do as the demo does."""
+    """Run the demo agent with such a clock."""
     clock = Pauses(1 if turn.attempt == 1 else 10_000)
     return await DemoAgent(Path(__file__).with_name("demo-ledger.txt"), clock).run(turn)
 
 
-def settle_in(home: Path) -> None:
-    """Let the gateways of this home find it."""
+def install_in(home: Path) -> None:
+    """Copy this module into the home, so that its gateways find it."""
     shutil.copy(__file__, home / "held.py")

@@ -3,8 +3,8 @@
 import itertools
 from pathlib import Path
 
-from everturn.decide.delivery import Surety
-from tests.crash.lives import Death, Life
+from everturn.outbox.rules.delivery import Surety
+from tests.crash.gateway_process import CrashProcess, Death
 from tests.crash.models import ModelProcess
 from tests.empty import EmptyFile
 from tests.postgres import empty_database
@@ -20,11 +20,11 @@ class Homes:
         self._database = database
         self._count = itertools.count(1)
 
-    def fresh(self, scenario: str, death: Death | None = None, surety: Surety = Surety.KEYED) -> Life:
+    def fresh(self, scenario: str, death: Death | None = None, surety: Surety = Surety.KEYED) -> CrashProcess:
         """A process in a new home."""
         folder = self._folder / str(next(self._count))
         folder.mkdir()
-        return Life(scenario, self._new_database(folder), folder, death, surety)
+        return CrashProcess(scenario, self._new_database(folder), folder, death, surety)
 
     def _new_database(self, folder: Path) -> str:
         if not self._database:

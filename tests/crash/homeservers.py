@@ -1,4 +1,4 @@
-"""Real gateways that talk to a real Synapse, through a proxy that lives in the test and so outlives every one of them."""
+"""Real gateways that talk to a real Synapse, through a proxy that runs in the test and so outlives every one of them."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def matrix_gateway(folder: Path, homeserver: str, bot: Person, **settings: str) 
 
 
 async def invited(who: Person, bot: Person) -> str:
-    """A chat of two that a running gateway has joined; it hears what is said there from then on."""
+    """A chat of two that a running gateway has joined; it reads what is said there from then on."""
     room = who.direct(bot.user_id)
     await who.until(lambda: who.seen.membership(room, bot.user_id) == "join")
     return room

@@ -1,5 +1,5 @@
-"""What a process that died at a point would leave behind, without its death: it is stopped there, everything that outlives it is
-copied, and it goes on to the next one.
+"""Images of what a process that died at a point would leave behind: it is stopped there, everything that outlives it is
+copied, and it goes on to the next point.
 
 A stopped process does nothing any more, in any of its threads; what it had not given to the disk, the database or the platform is
 not in the copy. A death could leave nothing else, and takes a process for each hit.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tests.crash.lives import DONE, Life, live
+from tests.crash.gateway_process import DONE, CrashProcess, run_to_exit
 from tests.crash.processes import CONTEXT, LONGEST_S
 from tests.postgres import Rows, caretaker
 from tests.waiting import poll
@@ -30,61 +30,63 @@ class Image:
     folder: Path
     rows: Rows
 
-    def restored(self, life: Life) -> Life:
-        """The life that begins with what was left here."""
+    def restored(self, gateway_process: CrashProcess) -> CrashProcess:
+        """The process that starts with what was left here."""
         if not self.rows:
-            return replace(life, url=f"sqlite:///{self.folder / 'everturn.db'}", folder=self.folder)
-        caretaker(life.url).put(self.rows)
-        return replace(life, folder=self.folder)
+            return replace(gateway_process, url=f"sqlite:///{self.folder / 'everturn.db'}", folder=self.folder)
+        caretaker(gateway_process.url).put(self.rows)
+        return replace(gateway_process, folder=self.folder)
 
 
-def live_with_stops(life: Life, tells: Connection, points: Collection[str]) -> None:
-    """The whole process: it says what it reaches, and stops where somebody takes an image of it."""
+def run_with_stops(gateway_process: CrashProcess, reporter: Connection, points: Collection[str]) -> None:
+    """Run the whole process: it reports each point that it reaches, and stops where an image is taken."""
 
     def reached(name: str) -> None:
-        tells.send_bytes(name.encode())
+        reporter.send_bytes(name.encode())
         if name in points:
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    live(life, reached)
+    run_to_exit(gateway_process, reached)
 
 
-def images_of(life: Life, points: Collection[str]) -> Iterator[Image]:
-    """Live it to its end, and take an image at each hit of these points."""
-    told, tells = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=live_with_stops, args=(life, tells, points))
+def images_of(gateway_process: CrashProcess, points: Collection[str]) -> Iterator[Image]:
+    """Run it to its end, and take an image at each hit of these points."""
+    reports, reporter = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=run_with_stops, args=(gateway_process, reporter, points))
     process.start()
-    tells.close()
+    reporter.close()
     try:
-        yield from _taken(life, points, told, process.pid or 0)
+        yield from _taken(gateway_process, points, reports, process.pid or 0)
         process.join(LONGEST_S)
         assert process.exitcode == DONE, process.exitcode
     finally:
         process.kill()
         process.join()
         process.close()
-        told.close()
+        reports.close()
 
 
-def _taken(life: Life, points: Collection[str], told: Connection, process: int) -> Iterator[Image]:
+def _taken(
+    gateway_process: CrashProcess, points: Collection[str], reports: Connection, process: int
+) -> Iterator[Image]:
     hits: Counter[str] = Counter()
-    for point in _reached(told):
+    for point in _reached(reports):
         hits[point] += 1
         if point not in points:
             continue
         asyncio.run(poll(lambda: is_stopped(process), every_s=0.0005))
-        folder = life.folder.with_name(f"{life.folder.name}-{point}-{hits[point]}")
-        shutil.copytree(life.folder, folder)
-        rows = {} if life.url.startswith("sqlite") else caretaker(life.url).rows()
+        folder = gateway_process.folder.with_name(f"{gateway_process.folder.name}-{point}-{hits[point]}")
+        shutil.copytree(gateway_process.folder, folder)
+        rows = {} if gateway_process.url.startswith("sqlite") else caretaker(gateway_process.url).rows()
         os.kill(process, signal.SIGCONT)
         yield Image(point, hits[point], folder, rows)
 
 
-def _reached(told: Connection) -> Iterator[str]:
+def _reached(reports: Connection) -> Iterator[str]:
     """The points, one after the other, until the process ends."""
-    while told.poll(LONGEST_S):
+    while reports.poll(LONGEST_S):
         try:
-            yield told.recv_bytes().decode()
+            yield reports.recv_bytes().decode()
         except EOFError:
             return
 

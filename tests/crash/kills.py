@@ -13,7 +13,7 @@ MOST_SEEN = 150  # acknowledgements and events between ready and a death, at the
 STARTING = ("] agent ", "] recovered ")  # what the log says before it is ready
 
 
-class Story:
+class KillScenario:
     """One gateway, the people who write to it, and a seed that decides when it dies. Both breakers are off."""
 
     def __init__(self, home: Path, url: str, seed: int, *arguments: str) -> None:
@@ -24,7 +24,7 @@ class Story:
         self.kills = self.early = 0
 
     async def die(self, kills: int) -> None:
-        """Die so often; a quarter of the deaths lie before it is ready, while it recovers."""
+        """Kill the gateway so often; a quarter of the deaths lie before it is ready, while it recovers."""
         for _ in range(kills):
             early = self.random.random() < 0.25
             if early:
@@ -38,7 +38,7 @@ class Story:
         await self.gateway.ready()
 
     async def lose_children(self, kills: int) -> None:
-        """The same for the child of a supervisor, which waits longer before each new start."""
+        """Kill the child of a supervisor so often; the supervisor waits longer before each new start."""
         for number in range(1, kills + 1):
             await self.gateway.ready(times=number)
             await self.people.until_answered(self.random.randint(1, 30))
@@ -47,12 +47,12 @@ class Story:
         await self.gateway.ready(times=kills + 1)
 
     async def restart(self, times: int) -> None:
-        """Planned restarts, asked for over HTTP."""
+        """Restart the gateway over HTTP, as planned."""
         for number in range(1, times + 1):
             await self.people.until_answered(self.random.randint(1, 30))
-            told = await self.gateway.ask("POST", "/control/stop", {"kind": "restart", "reason": "a test"})
-            assert told is not None
-            assert told.status == 202
+            answer = await self.gateway.ask("POST", "/control/stop", {"kind": "restart", "reason": "a test"})
+            assert answer is not None
+            assert answer.status == 202
             await self.gateway.ready(times=number + 1)
 
     async def end(self) -> Watched:
@@ -62,25 +62,25 @@ class Story:
         assert await self.gateway.stopped() == 0, self.gateway.output
         return watched
 
-    def told(self, watched: Watched) -> str:
-        """The run in figures."""
+    def summary(self, watched: Watched) -> str:
+        """The run in numbers."""
         kills = f"{self.kills} kills ({self.early} before it was ready)"
         return f"{self.engine}: {kills}, {totals(watched)}"
 
-    def right(self, watched: Watched) -> str:
-        """Nothing may be wrong; what happened, in figures."""
+    def checked_summary(self, watched: Watched) -> str:
+        """Check that nothing is wrong; returns the run in numbers."""
         found = watched_problems(watched)
-        assert not found, "\n".join([self.told(watched), *found])
-        return self.told(watched)
+        assert not found, "\n".join([self.summary(watched), *found])
+        return self.summary(watched)
 
 
 async def kill_under_load(home: Path, url: str, kills: int, seed: int) -> str:
-    """Promises 1 to 7 for everybody who writes while the gateway dies again and again."""
-    story = Story(home, url, seed)
-    async with story.gateway:
-        await story.gateway.up()
-        async with story.people.writing():
-            await story.die(kills)
-        watched = await story.end()
-    assert story.kills == kills
-    return story.right(watched)
+    """Check promises 1 to 7 for everybody who writes while the gateway dies again and again."""
+    scenario = KillScenario(home, url, seed)
+    async with scenario.gateway:
+        await scenario.gateway.up()
+        async with scenario.people.writing():
+            await scenario.die(kills)
+        watched = await scenario.end()
+    assert scenario.kills == kills
+    return scenario.checked_summary(watched)

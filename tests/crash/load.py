@@ -68,7 +68,7 @@ class People:
         await self.changes.until(lambda: all(person.content() for person in self._people), FINISH_S)
 
     async def refused(self) -> None:
-        """Wait until somebody is told that nothing can be stored now."""
+        """Wait until somebody gets a 503: nothing can be stored now."""
         posts = self.watched.posts
         before = sum(post.answers.count(503) for post in posts.values())
         await self.changes.until(lambda: sum(post.answers.count(503) for post in posts.values()) > before)
@@ -116,7 +116,7 @@ class Person:
         for text in self._people.script:
             await self._say(text)
         while not self._people.script and not self._people.closing:
-            await asyncio.gather(*(self._say(self._words()) for _ in range(self._random.randint(1, 3))))
+            await asyncio.gather(*(self._say(self._text()) for _ in range(self._random.randint(1, 3))))
             if self._random.random() < 0.2:
                 await self.post(self._random.choice(self.posts))
             await self._people.changes.until(
@@ -149,19 +149,19 @@ class Person:
     async def post(self, post: Post) -> None:
         """Post it until it is accepted: without an answer nobody knows whether it was."""
         while True:
-            told = await self._gateway.post(self.chat, post.id, post.text)
-            if told is not None:
-                post.answers.append(told.status)
+            answer = await self._gateway.post(self.chat, post.id, post.text)
+            if answer is not None:
+                post.answers.append(answer.status)
                 self._people.happened += 1
                 self._people.changes.changed()
-                if told.status in {200, 202}:
+                if answer.status in {200, 202}:
                     post.acknowledged = post.acknowledged or self._people.moment()
                     return
-                assert told.status in {429, 503}, told
+                assert answer.status in {429, 503}, answer
             await self._gateway.changes.next(AGAIN_S)
 
     def content(self) -> bool:
-        """Whether everything was acknowledged and answered, and the last turn's end was told."""
+        """Whether everything was acknowledged and answered, and the event of the last turn's end came."""
         silent = any(post.acknowledged is None for post in self.posts)
         return not silent and not self.open() and (not self._events or self._idle)
 
@@ -182,7 +182,7 @@ class Person:
         if self._random.random() < 0.1:
             await self.post(post)
 
-    def _words(self) -> str:
+    def _text(self) -> str:
         plain = f"words {len(self.posts)} of {self.chat}, ünïcödé ✓"
         work = ["work 3 0.01", f"work {self._random.randint(1, 4)} 0.05"] if self._people.tools else []
         return self._random.choice([plain, plain, *work])

@@ -7,9 +7,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from everturn.decide.busy import OUTCOME_UNKNOWN
+from everturn.inbox.rules.busy import OUTCOME_UNKNOWN
 from everturn.model import Message, ToolCall
-from everturn.testing_model import Seen
+from everturn.testing.model import LoggedRequest
 from tests.crash.gateways import BREAKERS_OFF, Gateway
 from tests.crash.load import FINISH_S, People, Person
 from tests.crash.models import ModelProcess
@@ -21,7 +21,7 @@ MOST_SEEN = 60
 PACE_S = 0.01  # so that many kills fall into a stream
 
 
-class Story:
+class ModelScenario:
     """A gateway with a language model, the people who talk to it one message at a time, and a seed that decides when it dies."""
 
     def __init__(self, folder: Path, url: str, model: ModelProcess, seed: int) -> None:
@@ -41,23 +41,23 @@ class Story:
         self._model = model
 
     async def talk(self, person: Person) -> None:
-        """Say something, wait for the answer, say more, until nobody is killed any more."""
+        """Say something, wait for the answer, say more, until the kills are over."""
         while self.killing or not person.posts:
             number = len(person.posts) + 1
-            text = self._words(f"in {person.chat}, number {number}")
+            text = self._text(f"in {person.chat}, number {number}")
             post = Post(person.chat, f"{person.chat}-{number}", text, self.people.moment())
             person.posts.append(post)
             await person.post(post)
             await self.people.changes.until(lambda: not person.open(), FINISH_S)
 
-    def _words(self, where: str) -> str:
-        """A question, or work whose effects leave a line each; all of it is said only once."""
+    def _text(self, where: str) -> str:
+        """A plain message, or work whose effects leave a line each; each text is said only once."""
         calls = self.random.randint(0, 3)
         command = json.dumps({"command": f"echo '{where}, call #' >> {self._ledger.name}"})
         return f"repeat {calls} run_command {command}" if calls else f"tell me {where}"
 
     async def die(self, kills: int) -> None:
-        """Die so often, after some of what people see while answers grow."""
+        """Kill the gateway so often, after some of what people see while answers stream."""
         for _ in range(kills):
             await self.gateway.ready()
             await self.people.until_seen(self.random.randint(0, MOST_SEEN))
@@ -80,7 +80,7 @@ class Story:
         return found
 
 
-def of_chat(requests: Sequence[Seen], chat: str) -> list[Seen]:
+def of_chat(requests: Sequence[LoggedRequest], chat: str) -> list[LoggedRequest]:
     """The requests of one chat: its name is in all that is said there."""
     return [seen for seen in requests if f"in {chat}, number 1" in seen.body]
 
@@ -93,7 +93,7 @@ def missing_effects(ledger: Sequence[str], rows: Sequence[Message]) -> list[str]
 
 
 def wrong_answers(person: Person, replies: dict[str, str], rows: Sequence[Message]) -> list[str]:
-    """Everybody is answered once, with the right words, and the transcript says so too."""
+    """Check that everybody is answered once, with the right text, and the transcript agrees."""
     wanted = {post.id: f"answer to {post.text}" for post in person.posts}
     found = [] if replies == wanted else [f"{person.chat}: {replies}, wanted {wanted}"]
     said = [row.content for row in rows if row.role == "user"]
@@ -109,22 +109,22 @@ def _message(line: dict[str, Any]) -> Message:
 
 
 async def kill_model_turns(folder: Path, url: str, kills: int, seed: int) -> str:
-    """Promises 1 to 7 for everybody who talks to a model while the gateway dies."""
+    """Check promises 1 to 7 for everybody who talks to a model while the gateway dies."""
     with ModelProcess(folder, PACE_S) as model:
-        story = Story(folder, url, model, seed)
-        async with story.gateway:
-            await story.gateway.up()
-            watching = [asyncio.create_task(person.watch()) for person in story.talkers]
-            talking = [asyncio.create_task(story.talk(person)) for person in story.talkers]
+        scenario = ModelScenario(folder, url, model, seed)
+        async with scenario.gateway:
+            await scenario.gateway.up()
+            watching = [asyncio.create_task(person.watch()) for person in scenario.talkers]
+            talking = [asyncio.create_task(scenario.talk(person)) for person in scenario.talkers]
             try:
-                await story.die(kills)
+                await scenario.die(kills)
                 await asyncio.gather(*talking)
-                found = await story.found()
+                found = await scenario.found()
             finally:
                 for task in (*watching, *talking):
                     task.cancel()
                 await asyncio.gather(*watching, *talking, return_exceptions=True)
-            assert await story.gateway.stopped() == 0, story.gateway.output
-    told = f"{kills} kills, {story.requests} requests, {story.noted} of them after an interruption"
-    assert not found, "\n".join([told, *found])
-    return f"model on {url.partition(':')[0]}: {told}"
+            assert await scenario.gateway.stopped() == 0, scenario.gateway.output
+    summary = f"{kills} kills, {scenario.requests} requests, {scenario.noted} of them after an interruption"
+    assert not found, "\n".join([summary, *found])
+    return f"model on {url.partition(':')[0]}: {summary}"

@@ -1,4 +1,4 @@
-"""A language model agent for the lives that die, and the scripted model it asks: a process of its own that outlives them."""
+"""A language model agent for processes that die, and the scripted model it calls: a process of its own that outlives them."""
 
 import asyncio
 import os
@@ -9,27 +9,27 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-import pydantic_ai.models.openai  # noqa: F401  the fork server loads it once for all lives
+import pydantic_ai.models.openai  # noqa: F401  the fork server loads it once for all processes
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.toolbox import Place, Tool
+from everturn.agent.toolbox import Tool, ToolPlace
 from everturn.model import Effect, Json
-from everturn.testing_model import Seen, read_log
+from everturn.testing.model import LoggedRequest, read_log
 
 ModelMessagesTypeAdapter.dump_json(
     []
-)  # the first use is what takes long: of this, too, the fork server pays for all lives
+)  # the first use is what takes long: of this, too, the fork server pays for all processes
 SCHEMA: Json = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
 
 
 class ModelProcess:
-    """`python -m everturn.testing_model`, with a log that says what it was asked."""
+    """`python -m everturn.testing.model`, with a log that says what it was asked."""
 
     def __init__(self, folder: Path, pace_s: float = 0.0) -> None:
         self.log = folder / "requests.jsonl"
-        command = [sys.executable, "-P", "-m", "everturn.testing_model", "--log", str(self.log), "--pace", str(pace_s)]
+        command = [sys.executable, "-P", "-m", "everturn.testing.model", "--log", str(self.log), "--pace", str(pace_s)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self._read = 0
 
@@ -45,15 +45,15 @@ class ModelProcess:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
-    def news(self) -> list[Seen]:
-        """What it was asked since this was asked last."""
+    def news(self) -> list[LoggedRequest]:
+        """The requests since the last call of this."""
         seen = read_log(self.log)
         news, self._read = seen[self._read :], len(seen)
         return news
 
 
 class Ledger:
-    """A source of one tool of class once; each time it runs is a line of a file that outlives us."""
+    """A source of one tool of class once; each run is a line of a file that outlives the process."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -62,7 +62,7 @@ class Ledger:
         """What it offers."""
         return [Tool(name="write", description="write a line", parameters=SCHEMA, run=self._write, effect=Effect.ONCE)]
 
-    async def _write(self, arguments: Json, place: Place) -> str:
+    async def _write(self, arguments: Json, place: ToolPlace) -> str:
         await asyncio.sleep(0)
         number = os.open(self._folder / "effects", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(number, f"{place.key}\n".encode())
@@ -71,11 +71,11 @@ class Ledger:
 
 
 def model_agent(base_url: str, folder: Path) -> LlmAgent:
-    """The agent of one life."""
+    """The agent of one process."""
     settings = LlmSettings(model="openai:scripted", base_url=base_url, stream_every_s=0.0)
     return LlmAgent(settings, [Ledger(folder)])
 
 
 def asks(base_url: str) -> partial[LlmAgent]:
-    """How a life makes its agent."""
+    """How a process makes its agent."""
     return partial(model_agent, base_url)

@@ -1,4 +1,4 @@
-"""Platforms that write down what their calls met, so that it is known when the process that met it is gone."""
+"""Platforms that log the errors of their calls to a file, which outlives the process."""
 
 import json
 import os
@@ -14,9 +14,7 @@ from everturn.errors import PlatformError, Refused
 from everturn.model import SessionSource
 from everturn.testing import CardPlatform, DeletingPlatform, EditingPlatform, FakePlatform
 
-CALLED = (
-    "platform.called"  # a crash point of the platform: it did what it was asked to, or not, and nobody heard it yet
-)
+CALLED = "platform.called"  # a crash point of the platform: it did what it was asked to, or not, and its caller does not know
 SEND = "send"
 
 

@@ -1,25 +1,25 @@
-"""What the outside saw of a life story, for the history checker."""
+"""Collects what the outside saw of a scenario, for the history checker."""
 
 import asyncio
 from pathlib import Path
 
-from everturn.decide import words
 from everturn.model import Message
+from everturn.operator.rows.reading import transcript
+from everturn.sessions.rows.entries import list_entries
+from everturn.sessions.rules import notices
 from everturn.store.open import open_store
-from everturn.store.operations.entries import list_entries
-from everturn.store.operations.reading import transcript
 from everturn.testing import FakePlatform
-from tests.crash.lives import Life, answer_to
+from tests.crash.gateway_process import CrashProcess, answer_to
 from tests.history import History, Said
 
 
-def history_of(life: Life) -> History:
+def history_of(process: CrashProcess) -> History:
     """Everything that outlived the processes."""
-    return asyncio.run(_history_of(life))
+    return asyncio.run(_history_of(process))
 
 
-async def _history_of(life: Life) -> History:
-    platform = FakePlatform(file=life.folder / "platform", surety=life.surety)
+async def _history_of(process: CrashProcess) -> History:
+    platform = FakePlatform(file=process.folder / "platform", surety=process.surety)
     texts = [each.text for each in platform.said()]
     said = [
         Said(each.source.chat_id or "", each.text, _wanted(each.text, texts[:place]))
@@ -29,18 +29,18 @@ async def _history_of(life: Life) -> History:
     return History(
         said=said,
         screen={chat: platform.texts(chat) for chat in chats},
-        effects=_lines(life.folder / "effects"),
-        requests=_lines(life.folder / "requests"),
-        transcripts=await _transcripts(life.url),
+        effects=_lines(process.folder / "effects"),
+        requests=_lines(process.folder / "requests"),
+        transcripts=await _transcripts(process.url),
     )
 
 
 def _wanted(text: str, before: list[str]) -> str | None:
-    """What must be on the screen once for it; /retry asks for the last words again."""
+    """What must be on the screen once for it; /retry answers the last message again."""
     if text == "/retry":
         return answer_to([each for each in before if not each.startswith("/")][-1])
     if text == "/restart":
-        return words.back()
+        return notices.back()
     return None if text.startswith("/") or text == "wait for ever" else answer_to(text)
 
 
@@ -48,9 +48,9 @@ def _lines(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def transcript_of(life: Life) -> list[Message]:
+def transcript_of(process: CrashProcess) -> list[Message]:
     """The transcript of the chat in which everything was said, as anybody may ask for it."""
-    return asyncio.run(_transcript_of(life.url))
+    return asyncio.run(_transcript_of(process.url))
 
 
 async def _transcript_of(url: str) -> list[Message]:

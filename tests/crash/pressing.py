@@ -1,5 +1,5 @@
-"""An agent that uses a tool only after somebody's yes, for the stories of real platforms; what outlives it; and what people
-may see in the end.
+"""An agent whose tool needs an approval, for the scenarios of real platforms; what outlives it; and what people may see in
+the end.
 """
 
 import os
@@ -9,30 +9,30 @@ from pathlib import Path
 from typing import Self
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.decide import approval_words
-from everturn.decide.approvals import Scope
-from everturn.decide.bubble_words import REPLACES
-from everturn.decide.busy import OUTCOME_UNKNOWN
-from everturn.decide.delivery import MAY_REPEAT
+from everturn.inbox.rules.busy import OUTCOME_UNKNOWN
 from everturn.model import Effect, ToolCall
-from tests.crash.growing import FIRST_WORDS
+from everturn.outbox.rules.bubble_texts import REPLACES
+from everturn.outbox.rules.delivery import MAY_REPEAT
+from everturn.turns.rules import approval_texts
+from everturn.turns.rules.approvals import ApprovalScope
+from tests.crash.growing import FIRST_TEXT
 
 TOOL = "write"
 WRITTEN = "it is written"
-QUESTION = f"May I use {TOOL}?"
-ALLOW = approval_words.buttons(0)[0][0]
-APPROVED = approval_words.approved(TOOL, Scope.ONCE)
+REQUEST = f"May I use {TOOL}?"
+ALLOW = approval_texts.buttons(0)[0][0]
+APPROVED = approval_texts.approved(TOOL, ApprovalScope.ONCE)
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What is written down beside the database of a story: who pressed, and what the tool did."""
+    """What is written down beside the database of a scenario: that somebody pressed, and what the tool did."""
 
     folder: Path
 
     @classmethod
     def of(cls, database: str) -> Self:
-        """Those of the story with this database."""
+        """The notes of the scenario with this database."""
         return cls(Path(database.removeprefix("sqlite:///")).with_suffix(".notes"))
 
     def pressed(self, press: Callable[[], bool]) -> bool:
@@ -57,20 +57,20 @@ class Notes:
 
 
 class Careful:
-    """Asks, uses its tool, and answers with what became of it."""
+    """Requests an approval, uses its tool, and answers with its result."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
 
     async def run(self, turn: TurnContext) -> Answer:
-        """The same in every attempt; the tool is asked about and used once in all of them."""
+        """Do the same in every attempt; the approval is requested and the tool used once in all of them."""
         await turn.calling()
         if turn.attempt > 1:
             await turn.settle(self._act)
         if not any(row.calls for row in await turn.own()):
             await turn.step("", [ToolCall("call-1", TOOL, effect=Effect.ONCE, ask="Now?")], self._act)
         results = [row.content for row in await turn.own() if row.role == "tool"]
-        return Answer(f"{FIRST_WORDS} {turn.words}. {' '.join(results)}")
+        return Answer(f"{FIRST_TEXT} {turn.text}. {' '.join(results)}")
 
     async def _act(self, _call: ToolCall, _key: str) -> str:
         self._notes.act()
@@ -78,23 +78,23 @@ class Careful:
 
 
 def is_marked(text: str) -> bool:
-    """Whether it says that it may stand there twice."""
+    """Whether a message says that it may be a repetition."""
     return MAY_REPEAT in text or REPLACES in text
 
 
-def faults_of(texts: Sequence[str], answer: str, effects: int, *, in_doubt: Collection[str] = ()) -> list[str]:
-    """What is wrong in the end: a question, the word that its answer counted, and the answer, in this order, each once; the
-    tool was used once, or it is said that nobody knows. One of those `in_doubt` may stand there again, and then says so.
+def faults_of(texts: Sequence[str], answer: str, effects: int, *, may_repeat: Collection[str] = ()) -> list[str]:
+    """What is wrong in the end: a request, the notice that it was approved, and the answer, in this order, each once; the
+    tool was used once, or its outcome is unknown. One of those that `may_repeat` may stand there again, and then says so.
     """
     kinds = [_kind(text, answer) for text in texts]
     unmarked = [kind for kind, text in zip(kinds, texts, strict=True) if not is_marked(text)]
     marked = [kind for kind, text in zip(kinds, texts, strict=True) if is_marked(text)]
     known = WRITTEN in texts[-1]
     wrong = {
-        "not each of them, in order": list(dict.fromkeys(kinds)) != [QUESTION, APPROVED, answer],
+        "not each of them, in order": list(dict.fromkeys(kinds)) != [REQUEST, APPROVED, answer],
         "twice without saying so": len(set(unmarked)) != len(unmarked),
-        "says that it repeats, and can not": len(marked) > 1 or not set(marked) <= set(in_doubt),
-        "the tool was used twice, or not, and that is not told": effects != 1 if known else effects > 1,
+        "says that it repeats, and cannot": len(marked) > 1 or not set(marked) <= set(may_repeat),
+        "the tool was used twice, or not, and the answer does not say so": effects != 1 if known else effects > 1,
         "an answer without an outcome": not known and OUTCOME_UNKNOWN not in texts[-1],
     }
     return [f"{what}: {list(texts)}, used {effects} times" for what, is_wrong in wrong.items() if is_wrong]
@@ -102,4 +102,4 @@ def faults_of(texts: Sequence[str], answer: str, effects: int, *, in_doubt: Coll
 
 def _kind(text: str, answer: str) -> str:
     plain = text.replace(MAY_REPEAT, "").replace(REPLACES, "").strip()
-    return next((kind for kind in (QUESTION, APPROVED, answer) if plain.startswith(kind)), plain)
+    return next((kind for kind in (REQUEST, APPROVED, answer) if plain.startswith(kind)), plain)

@@ -9,21 +9,21 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from everturn.decide.spending import Limits
-from everturn.gateway.parts import Settings
+from everturn.lifecycle.parts import Settings
 from everturn.store.open import open_store
 from everturn.testing import FakePlatform
-from everturn.testing_model import read_log
+from everturn.testing.model import read_log
+from everturn.turns.rules.spending import SpendingLimits
 from tests.contracts.store import broken, select
 from tests.crash import admitted, changed_chats, operated, sent_files
 from tests.crash.asking import AskingAgent, asks, expires
-from tests.crash.busy_lives import FIRST, SECOND, Digger, answers
+from tests.crash.busy_processes import FIRST, SECOND, Digger, answers
 from tests.crash.filling import Filling
+from tests.crash.gateway_process import DIED, SENT, CrashProcess, Death, answer_to
 from tests.crash.homes import Homes
-from tests.crash.lives import DIED, SENT, Death, Life, answer_to
 from tests.crash.models import asks as asks_model
 from tests.crash.outside import history_of, transcript_of
-from tests.crash.processes import run_life
+from tests.crash.processes import run_gateway
 from tests.history import notes, paid_twice, problems, repeated
 from tests.model_history import model_problems
 
@@ -32,39 +32,41 @@ from tests.model_history import model_problems
 class Scenario:
     """How a process begins, which may die, and what must be true when the next one has ended (`at` says where it died)."""
 
-    fresh: Callable[[Homes, Death | None], Life]
-    check: Callable[[Life, object], None]
+    fresh: Callable[[Homes, Death | None], CrashProcess]
+    check: Callable[[CrashProcess, object], None]
     only: tuple[
         str, ...
     ] = ()  # the points that it is for, where others have no meaning in it; none: all that it passes
     cancelled: bool = False  # whether the task that reaches a point is also cancelled there
 
 
-def nothing_wrong(life: Life, at: object) -> None:
+def nothing_wrong(process: CrashProcess, at: object) -> None:
     """Promises 1 to 8."""
-    assert problems(history_of(life)) == [], at
+    assert problems(history_of(process)) == [], at
 
 
 def plainly(scenario: str) -> Scenario:
-    """One of those that tests.crash.lives knows by name."""
+    """One of those that tests.crash.gateway_process knows by name."""
     return Scenario(lambda homes, death: homes.fresh(scenario, death), nothing_wrong, cancelled=scenario != "undo")
 
 
 def recovering(first: str, scenario: str) -> Scenario:
     """What a process does whose predecessor died at this point: recovery takes the normal path, and may itself die anywhere."""
 
-    def fresh(homes: Homes, death: Death | None) -> Life:
-        life = homes.fresh("behind", Death(first, 1))
-        assert run_life(life) == DIED, first
-        return replace(life, scenario=scenario, death=death)
+    def fresh(homes: Homes, death: Death | None) -> CrashProcess:
+        process = homes.fresh("behind", Death(first, 1))
+        assert run_gateway(process) == DIED, first
+        return replace(process, scenario=scenario, death=death)
 
     return Scenario(fresh, nothing_wrong)
 
 
-def own(agent: Callable[..., object], check: Callable[[Life, object], None], *only: str, **about: object) -> Scenario:
+def own(
+    agent: Callable[..., object], check: Callable[[CrashProcess, object], None], *only: str, **about: object
+) -> Scenario:
     """One whose agent brings what happens."""
 
-    def fresh(homes: Homes, death: Death | None) -> Life:
+    def fresh(homes: Homes, death: Death | None) -> CrashProcess:
         return replace(homes.fresh("own", death), agent=agent, **about)  # type: ignore[arg-type]
 
     return Scenario(fresh, check, only)
@@ -73,29 +75,29 @@ def own(agent: Callable[..., object], check: Callable[[Life, object], None], *on
 # -- a message that a tool sends, and approvals ------------------------------------------------------------------------
 
 
-def sent_once(life: Life, at: object) -> None:
+def sent_once(process: CrashProcess, at: object) -> None:
     """Promises 5 and 6: the call is repeated, the message is not."""
-    nothing_wrong(life, at)
-    assert FakePlatform(file=life.folder / "platform").texts("two").count(SENT) == 1, at
+    nothing_wrong(process, at)
+    assert FakePlatform(file=process.folder / "platform").texts("two").count(SENT) == 1, at
 
 
-def asking(homes: Homes, death: Death | None) -> Life:
+def asking(homes: Homes, death: Death | None) -> CrashProcess:
     """Two calls that need an approval, spending limits, a compaction."""
-    life = homes.fresh("given", death)
-    settings = replace(life.settings, limits=Limits(turn_tokens=10**6, total_tokens_day=10**9))
-    return replace(life, agent=AskingAgent, play=asks, settings=settings)
+    process = homes.fresh("given", death)
+    settings = replace(process.settings, limits=SpendingLimits(turn_tokens=10**6, total_tokens_day=10**9))
+    return replace(process, agent=AskingAgent, play=asks, settings=settings)
 
 
-def expiring(homes: Homes, death: Death | None) -> Life:
+def expiring(homes: Homes, death: Death | None) -> CrashProcess:
     """The same, but nobody answers."""
-    life = asking(homes, death)
-    return replace(life, play=expires, settings=replace(life.settings, approval_expires_s=0.0))
+    process = asking(homes, death)
+    return replace(process, play=expires, settings=replace(process.settings, approval_expires_s=0.0))
 
 
-def approved(life: Life, at: object) -> None:
+def approved(process: CrashProcess, at: object) -> None:
     """Nothing was asked twice, or ran twice or without an approval; the key stands on the child session, with every call and its result."""
-    nothing_wrong(life, at)
-    roles = [row.role for row in transcript_of(life)]
+    nothing_wrong(process, at)
+    roles = [row.role for row in transcript_of(process)]
     assert roles == ["summary", "user", "assistant", "tool", "tool", "assistant"], at
 
 
@@ -106,11 +108,11 @@ def busy(mode: str) -> Scenario:
     """It joins the turn, interrupts it, or takes it back."""
     settings = Settings(busy=mode, stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0)
 
-    def check(life: Life, at: object) -> None:
+    def check(process: CrashProcess, at: object) -> None:
         """Nothing is lost, answered twice or done twice, and calls have their results."""
-        rules, states = asyncio.run(stored(life.url))
-        seen = Counter(answers(FakePlatform(file=life.folder / "platform")))
-        history = history_of(life)
+        rules, states = asyncio.run(stored(process.url))
+        seen = Counter(answers(FakePlatform(file=process.folder / "platform")))
+        history = history_of(process)
         assert rules == {}, at
         assert seen[answer_to(SECOND)] == 1, at
         assert seen[answer_to(FIRST)] == (states[0] == "done"), at
@@ -134,18 +136,18 @@ async def stored(url: str) -> tuple[dict[str, object], list[str]]:
 # -- a language model --------------------------------------------------------------------------------------------------
 
 
-def with_a_model(homes: Homes, death: Death | None) -> Life:
+def with_a_model(homes: Homes, death: Death | None) -> CrashProcess:
     """Turns with several tool calls."""
     log = homes.model.log
     return replace(homes.fresh("model", death), agent=asks_model(homes.model.base_url), asked=(log, len(read_log(log))))
 
 
-def asked_once(life: Life, at: object) -> None:
+def asked_once(process: CrashProcess, at: object) -> None:
     """Promises 4, 5 and 7: no committed step is asked for again, and a request holds the transcript and at most one note."""
-    nothing_wrong(life, at)
-    assert life.asked is not None
-    log, before = life.asked
-    assert model_problems(read_log(log)[before:], transcript_of(life)) == [], at
+    nothing_wrong(process, at)
+    assert process.asked is not None
+    log, before = process.asked
+    assert model_problems(read_log(log)[before:], transcript_of(process)) == [], at
 
 
 SCENARIOS: dict[str, Scenario] = {
@@ -157,11 +159,11 @@ SCENARIOS: dict[str, Scenario] = {
     "asks": Scenario(asking, approved, cancelled=True),
     "expires": Scenario(expiring, approved, ("approval.asked", "approval.answered"), cancelled=True),
     "model": Scenario(with_a_model, asked_once),
-    "files": own(sent_files.Teller, sent_files.delivered_once, platform=sent_files.Albums),
+    "files": own(sent_files.FileAgent, sent_files.delivered_once, platform=sent_files.Albums),
     "operator": own(operated.Operated, operated.seen_once, "action.committed"),
-    "access": own(admitted.Watched, admitted.told_once, "person.let_in", "person.revoked", settings=admitted.PAIRING),
-    "backlog": own(admitted.Away, admitted.asked_once, "backlog.settled", settings=admitted.ASKING),
+    "access": own(admitted.AccessAgent, admitted.notified_once, "person.approved", "person.revoked", settings=admitted.PAIRING),
+    "backlog": own(admitted.BacklogAgent, admitted.asked_once, "backlog.settled", settings=admitted.ASKING),
     "moved": own(changed_chats.Moving, changed_chats.went_on, "inbox.before", "inbox.committed", "chat.moved"),
     "fails": own(changed_chats.Failing, changed_chats.failed_once),
-    "directory": own(Filling, lambda _life, _at: None, "channels.kept"),
+    "directory": own(Filling, lambda _timeline, _at: None, "channels.kept"),
 }  # fmt: skip

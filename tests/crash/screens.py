@@ -1,18 +1,18 @@
-"""What a person finds in a chat after all the deaths: each answer whole, and beside it only what says why it is there."""
+"""Checks what a person finds in a chat after all the deaths: each answer whole, and beside it only what says why it is there."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from everturn.decide.bubble_words import REPLACES
-from everturn.decide.delivery import MAY_REPEAT
+from everturn.outbox.rules.bubble_texts import REPLACES
+from everturn.outbox.rules.delivery import MAY_REPEAT
 
 CURSOR = " ▌"
 
 
 @dataclass(frozen=True)
-class Bubble:
+class ShownReply:
     """One message of ours, without its mark."""
 
     text: str
@@ -23,15 +23,15 @@ class Bubble:
         """Without the cursor."""
         return self.text.removesuffix(CURSOR)
 
-    def is_of_the_same(self, other: "Bubble") -> bool:
+    def is_of_the_same(self, other: "ShownReply") -> bool:
         """Whether the one may be as much of an answer as the other."""
         return self.said.startswith(other.said) or other.said.startswith(self.said)
 
 
 @dataclass(frozen=True)
 class Found:
-    """`lost`: answers that are nowhere whole. `doubled`: whole ones that stand there again and do not say so. `marked`: bubbles
-    that say that they repeat or replace another. `left`: bubbles that are no whole answer, and are replaced by none beneath.
+    """`lost`: answers that are nowhere whole. `doubled`: whole ones that stand there again and do not say so. `marked`: messages
+    that say that they repeat or replace another. `left`: messages that are no whole answer, and are replaced by none beneath.
     """
 
     lost: int = 0
@@ -48,17 +48,17 @@ class Found:
         )
 
 
-def bubble(text: str) -> Bubble:
+def read_reply(text: str) -> ShownReply:
     """A message of ours, as it is read."""
-    words = text.removeprefix(REPLACES).removesuffix(MAY_REPEAT)
-    return Bubble(words.strip("\n"), marked=words != text)
+    plain = text.removeprefix(REPLACES).removesuffix(MAY_REPEAT)
+    return ShownReply(plain.strip("\n"), marked=plain != text)
 
 
 def found(texts: Sequence[str], answers: Sequence[str]) -> Found:
-    """Look at a whole chat. What was in flight at a death can not be changed any more: it stays as it was, half or with a cursor,
+    """Look at a whole chat. What was in flight at a death cannot be changed any more: it stays as it was, half or with a cursor,
     and whatever follows it of the same answer says so.
     """
-    shown = [bubble(text) for text in texts]
+    shown = [read_reply(text) for text in texts]
     whole = Counter(each.text for each in shown if each.text in answers)
     plain = Counter(each.text for each in shown if each.text in answers and not each.marked)
     first = {each.text: each.marked for each in reversed(shown)}
@@ -74,4 +74,4 @@ def found(texts: Sequence[str], answers: Sequence[str]) -> Found:
 
 def is_whole(texts: Sequence[str], answer: str) -> bool:
     """Whether the whole answer stands there, marked or not."""
-    return any(bubble(text).text == answer for text in texts)
+    return any(read_reply(text).text == answer for text in texts)

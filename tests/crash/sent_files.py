@@ -5,24 +5,24 @@ from pathlib import Path
 from typing import Any
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.agent.toolbox import File
+from everturn.agent.toolbox import ToolFile
 from everturn.model import Attachment, Effect, ToolCall
 from everturn.testing import FakePlatform, FilePlatform, World
-from tests.crash.lives import Life
+from tests.crash.gateway_process import CrashProcess
 
 PHOTO = Attachment(kind="image", ref="cat", name="cat.png")
 GONE = Attachment(kind="document", ref="gone", name="gone.txt")
 
 
 class Albums(FilePlatform):
-    """What people sent is still there in the next life."""
+    """A platform that still has what people sent in the next process."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(contents={"cat": b"\x89PNG\r\n\x1a\n pixels"}, **given)
 
 
-class Teller:
-    """Sends a file of its own, then answers with the words it was given."""
+class FileAgent:
+    """Sends a file of its own, then answers with the text it was given."""
 
     def __init__(self, _folder: Path) -> None:
         self.send: object = None
@@ -33,15 +33,15 @@ class Teller:
         sending = (await self._world).gateway.sending
 
         async def send(call: ToolCall, _key: str) -> str:
-            return str(await sending.send_file(turn, call.id, None, File("out.txt", b"bread"), "here"))
+            return str(await sending.send_file(turn, call.id, None, ToolFile("out.txt", b"bread"), "here"))
 
         if turn.attempt > 1:
             await turn.settle(send)
         if not any(row.role == "tool" for row in await turn.own()):
             await turn.step("", [ToolCall("c1", "send_file", effect=Effect.IDEMPOTENT)], send)
-        return Answer(f"answer: {turn.words}")
+        return Answer(f"answer: {turn.text}")
 
-    async def story(self, world: World, platform: FakePlatform) -> None:
+    async def scenario(self, world: World, platform: FakePlatform) -> None:
         self._world.set_result(world)
         if not platform.said():
             platform.attach("one", "look", [PHOTO, GONE])
@@ -56,11 +56,11 @@ WANTED = [
 ]
 
 
-def delivered_once(life: Life, at: object) -> None:
+def delivered_once(process: CrashProcess, at: object) -> None:
     """What came is there with the same text, what goes out is delivered once, and the sender gets one notice of what is missing."""
-    assert sorted(asyncio.run(screen_of(life))) == sorted(WANTED), at
-    assert len(list((life.folder / "files").iterdir())) == 2, at
+    assert sorted(asyncio.run(screen_of(process))) == sorted(WANTED), at
+    assert len(list((process.folder / "files").iterdir())) == 2, at
 
 
-async def screen_of(life: Life) -> list[str]:
-    return Albums(file=life.folder / "platform").texts("one")
+async def screen_of(process: CrashProcess) -> list[str]:
+    return Albums(file=process.folder / "platform").texts("one")

@@ -1,4 +1,4 @@
-"""Lives of a gateway whose answers grow on the screen, on a platform that fails on order; each dies where it is told to.
+"""Processes of a gateway with streaming messages, on a platform with scripted faults; each dies where it is told to.
 
 Time passes faster than it does: what waits for seconds waits for moments.
 """
@@ -19,29 +19,29 @@ import uvloop
 from everturn import points
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
-from everturn.decide.delivery import Surety
-from everturn.decide.display import Display
-from everturn.decide.patience import Patience
-from everturn.decide.streaming import FIRST_WORDS, Pace, stated, visible, whole
 from everturn.errors import OutcomeUnknown, Refused, TryLater
-from everturn.gateway.parts import Settings
+from everturn.lifecycle.parts import Settings
 from everturn.model import Effect, ToolCall
-from everturn.platform.interface import Limits
-from everturn.testing import Fault, World
-from tests.crash.asking import questions
-from tests.crash.lives import DONE, STUCK, Death, die_at
+from everturn.outbox.rules.delivery import Surety
+from everturn.outbox.rules.display import Display
+from everturn.outbox.rules.streaming import FIRST_CHARS, Pace, stated, visible, whole
+from everturn.platform.interface import TextLimits
+from everturn.testing import SendFault, World
+from everturn.turns.rules.patience import TurnTimeouts
+from tests.crash.asking import approval_requests
+from tests.crash.gateway_process import DONE, STUCK, Death, die_at
 from tests.crash.noting import Noting, NotingCards, NotingDeletions, NotingEdits
-from tests.crash.seen import CURSOR, asks_about_doubt, faults_of
-from tests.gateway.scenes import life_of
+from tests.crash.seen import CURSOR, asks_about_delivery, faults_of
+from tests.scenes import trace_of
 from tests.waiting import WAIT_S, read_until
 
 FASTER = 50
-LONGEST_S = 2 * WAIT_S  # a life has many waits
+LONGEST_S = 2 * WAIT_S  # a process has many waits
 SEEN_S = 0.15
 AGAIN_S = 0.5
-UNHURRIED = Patience(
+UNHURRIED = TurnTimeouts(
     inactive_s=0, warn_s=0, working_s=0, stall_s=0
-)  # nobody is told that minutes passed, which did not
+)  # nobody gets a notice that minutes passed, which did not
 SETTINGS = Settings(
     patience=UNHURRIED,
     stuck_after=0,
@@ -59,17 +59,17 @@ KINDS: dict[str, type[Noting]] = {
 }
 FAULTS = {
     "": None,
-    "later": Fault(TryLater("slow down", 2.0)),
-    "lost": Fault(OutcomeUnknown("no answer")),
-    "taken": Fault(OutcomeUnknown("no answer"), accepted=True),
-    "refused": Fault(Refused("not any more")),
+    "later": SendFault(TryLater("slow down", 2.0)),
+    "lost": SendFault(OutcomeUnknown("no answer")),
+    "taken": SendFault(OutcomeUnknown("no answer"), accepted=True),
+    "refused": SendFault(Refused("not any more")),
 }
-GIVEN_UP = 46  # how a life ends whose reply became a dead letter
+DEAD_LETTER = 46  # the exit code of a process whose reply became a dead letter
 
 
 @dataclass(frozen=True)
 class Stream:
-    """One process: what is said, in how many words at a time, what the platform does to each call, where it dies."""
+    """One process: what is said in which pieces, what the platform does to each call, where it dies."""
 
     url: str
     folder: Path
@@ -78,11 +78,11 @@ class Stream:
     surety: Surety = Surety.KEYED
     kind: str = "edited"
     limit: int = 400
-    on_doubt: str = "mark"
-    ends: str = "sent"  # what becomes of the reply
-    resends: bool = False  # who is asked whether it arrived says no
+    on_unknown_delivery: str = "mark"
+    ends: str = "sent"  # the last state of the reply
+    resends: bool = False  # the person who is asked whether it arrived says no
     silent: bool = False  # all that was said was for nothing: the answer says that there is nothing to say
-    asks: bool = False  # whether a person is asked before the first tool is used
+    asks: bool = False  # whether the first tool needs an approval
     faults: tuple[str, ...] = ()
     seen: bool = True  # each piece is on the screen before the next is said: there is enough of each to be shown
     death: Death | None = None
@@ -111,8 +111,8 @@ class Stream:
 
     @property
     def drops(self) -> bool:
-        """Whether the owner wants what may be out to be left: then a reply in doubt is a dead letter."""
-        return self.surety is Surety.NEITHER and self.on_doubt == "drop"
+        """Whether the policy is `drop`: then a reply whose delivery is unknown is a dead letter."""
+        return self.surety is Surety.NEITHER and self.on_unknown_delivery == "drop"
 
     def may_die(self, platform: Noting) -> bool:
         """Whether the reply may be a dead letter: the platform refused something for good, or the owner wants it so."""
@@ -124,13 +124,13 @@ class Stream:
             notes=self.folder / "met",
             file=self.folder / "platform",
             surety=self.surety,
-            limits=Limits(text=self.limit),
+            limits=TextLimits(text=self.limit),
             faults=[FAULTS[name] for name in self.faults],
         )
 
 
-class Hasty(SystemClock):
-    """Seconds that pass faster, from the beginning of the story on."""
+class FastClock(SystemClock):
+    """A clock whose seconds pass faster, from the beginning of the scenario on."""
 
     def __init__(self, began: float, faster: float = FASTER) -> None:
         self._began = began
@@ -149,7 +149,7 @@ class Hasty(SystemClock):
         return self._began + (super().now() - self._began) * self._faster
 
 
-class Teller:
+class StreamingAgent:
     """Says its answer piece by piece, and waits a little for each to be seen."""
 
     def __init__(self, stream: Stream, platform: Noting) -> None:
@@ -179,7 +179,7 @@ class Teller:
             said += piece
             turn.stream(said)
             letters = len("".join(visible(said, finished=False).split()))
-            if first and self._stream.kind != "whole" and letters >= FIRST_WORDS:
+            if first and self._stream.kind != "whole" and letters >= FIRST_CHARS:
                 await self._platform.until(lambda: self._platform.calls > 0, LONGEST_S)
             await self._seen(said, LONGEST_S if first and self._stream.seen else SEEN_S)
         return said
@@ -190,8 +190,8 @@ class Teller:
             with contextlib.suppress(TimeoutError):
                 await self._platform.until(partial(self._shows, last), within_s)
 
-    def _shows(self, words: list[str]) -> bool:
-        seen = any(word in text for word in words for text in self._platform.texts("one"))
+    def _shows(self, texts: list[str]) -> bool:
+        seen = any(word in text for word in texts for text in self._platform.texts("one"))
         return seen or self._platform.refuses
 
 
@@ -199,19 +199,19 @@ async def _act(_call: ToolCall, _key: str) -> str:
     return "done"
 
 
-def live(stream: Stream) -> None:
-    """The process's whole life."""
+def run_to_exit(stream: Stream) -> None:
+    """Run the whole process."""
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     os._exit(runner.run(play(stream)))  # not closed: what still runs at its end is abandoned
 
 
 async def play(stream: Stream) -> int:
-    """A life in this process, to its end or to its death."""
+    """Run the gateway in this process, to its end or to its death."""
     platform = stream.platform()
     hits: Counter[str] = Counter()
     points.install(die_at(stream.death) if stream.death else lambda name: hits.update([name]))
-    settings = replace(SETTINGS, on_doubt=stream.on_doubt)
-    world = World(stream.url, Teller(stream, platform), [platform], Hasty(stream.began), settings)
+    settings = replace(SETTINGS, on_unknown_delivery=stream.on_unknown_delivery)
+    world = World(stream.url, StreamingAgent(stream, platform), [platform], FastClock(stream.began), settings)
     await world.start()
     platform.say_once("one", "go")
     try:
@@ -227,32 +227,32 @@ async def play(stream: Stream) -> int:
 async def _ended(stream: Stream, world: World, platform: Noting) -> int:
     if stream.asks:
         await _approve(world, platform)
-    life = await _until(world, partial(_has_ended, stream, platform))
-    while stream.resends and _in_doubt(platform, life):
+    process = await _until(world, partial(_has_ended, stream, platform))
+    while stream.resends and _delivery_unknown(platform, process):
         await _send_again(world, platform)
-        life = await _until(world, partial(_has_ended, stream, platform))
-    if stream.ends == "sent" and life["replies"][0]["state"] == "dead":
-        return GIVEN_UP
+        process = await _until(world, partial(_has_ended, stream, platform))
+    if stream.ends == "sent" and process["replies"][0]["state"] == "dead":
+        return DEAD_LETTER
     await platform.until(lambda: _is_right(stream, platform), LONGEST_S)
     return DONE
 
 
 async def _until(world: World, true: Callable[[dict[str, Any]], bool], message: str = "m1") -> dict[str, Any]:
-    """What became of a message, as soon as this is true of it."""
-    return await read_until(partial(life_of, world, message), true, LONGEST_S)
+    """The timeline of a message, as soon as this is true of it."""
+    return await read_until(partial(trace_of, world, message), true, LONGEST_S)
 
 
 async def _approve(world: World, platform: Noting) -> None:
     """The same person approves from another chat, so that what is said there is not on the screen that is looked at."""
-    await platform.until(lambda: bool(questions(platform)), LONGEST_S)
-    platform.say_once("two", f"/approve {questions(platform)[0]}")
-    await _until(world, lambda life: [each["state"] for each in life["replies"]] == ["sent"], "m2")
+    await platform.until(lambda: bool(approval_requests(platform)), LONGEST_S)
+    platform.say_once("two", f"/approve {approval_requests(platform)[0]}")
+    await _until(world, lambda process: [each["state"] for each in process["replies"]] == ["sent"], "m2")
 
 
-def _in_doubt(platform: Noting, life: dict[str, Any]) -> bool:
-    """Whether a person is asked if it arrived, or sees nothing because the platform refused the question."""
-    asked = asks_about_doubt(platform) or platform.refuses
-    return asked and "doubtful" in {each["state"] for each in life["replies"]}
+def _delivery_unknown(platform: Noting, process: dict[str, Any]) -> bool:
+    """Whether a person is asked if it arrived, or sees nothing because the platform refused that request."""
+    asked = asks_about_delivery(platform) or platform.refuses
+    return asked and "unknown" in {each["state"] for each in process["replies"]}
 
 
 async def _send_again(world: World, platform: Noting) -> None:
@@ -260,17 +260,17 @@ async def _send_again(world: World, platform: Noting) -> None:
     platform.say("one", "/resend")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(AGAIN_S):
-            await _until(world, lambda life: not _in_doubt(platform, life))
+            await _until(world, lambda process: not _delivery_unknown(platform, process))
 
 
-def _has_ended(stream: Stream, platform: Noting, life: dict[str, Any]) -> bool:
+def _has_ended(stream: Stream, platform: Noting, process: dict[str, Any]) -> bool:
     ends = {stream.ends, *(["dead"] if stream.may_die(platform) else [])}
-    states = [each["state"] for each in life["replies"]]
-    if stream.resends and _in_doubt(platform, life):
+    states = [each["state"] for each in process["replies"]]
+    if stream.resends and _delivery_unknown(platform, process):
         return True
-    return bool(states) and set(states) <= ends and life["state"] == "done"
+    return bool(states) and set(states) <= ends and process["state"] == "done"
 
 
 def _is_right(stream: Stream, platform: Noting) -> bool:
-    asked = stream.ends == "doubtful"
+    asked = stream.ends == "unknown"
     return len(platform.texts("one")) == 1 + asked if stream.ends != "sent" else not faults_of(platform, stream.whole)

@@ -1,8 +1,8 @@
-"""Real gateways that talk to the local Telegram, which lives in the test and so outlives every one of them."""
+"""Real gateways that talk to the local Telegram, which runs in the test and so outlives every one of them."""
 
 from pathlib import Path
 
-from everturn.testing_telegram import TOKEN, TelegramServer
+from everturn.testing.telegram import TOKEN, TelegramServer
 from tests.crash.gateways import BREAKERS_OFF, Gateway
 
 CONFIG = """

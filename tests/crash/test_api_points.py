@@ -12,7 +12,7 @@ import uvloop
 
 from everturn import points
 from tests.crash import recorded
-from tests.crash.lives import DIED, DONE, Death, die_at
+from tests.crash.gateway_process import DIED, DONE, Death, die_at
 from tests.crash.processes import run_process
 from tests.web.composition import Heard, running
 
@@ -30,8 +30,8 @@ class Posting:
     death: Death | None = None
 
 
-def live(posting: Posting) -> None:
-    """The whole process."""
+def run_to_exit(posting: Posting) -> None:
+    """Run the whole process."""
     hits: Counter[str] = Counter()
     points.install(die_at(posting.death) if posting.death else lambda name: hits.update([name]))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -64,7 +64,7 @@ def check(posting: Posting) -> None:
 @pytest.mark.prove
 def test_a_posted_message_passes_the_points_that_were_recorded(store_url: str, tmp_path: Path) -> None:
     posting = Posting(store_url, tmp_path)
-    assert run_process(live, posting) == DONE
+    assert run_process(run_to_exit, posting) == DONE
     check(posting)
     recorded.check(SCENARIO, json.loads((tmp_path / "hits").read_text()))
 
@@ -77,6 +77,6 @@ def test_a_death_between_a_request_and_its_answer_loses_and_doubles_nothing(
 ) -> None:
     """Promises 1 and 2."""
     posting = Posting(store_url, tmp_path, Death(point, hit))
-    assert run_process(live, posting) == DIED
-    assert run_process(live, replace(posting, death=None)) == DONE
+    assert run_process(run_to_exit, posting) == DIED
+    assert run_process(run_to_exit, replace(posting, death=None)) == DONE
     check(posting)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.gateways import READY, Gateway, command, sessions
-from tests.crash.held import HELD, settle_in
+from tests.crash.held import HELD, install_in
 from tests.waiting import WAIT_S, poll
 
 WAIT_FOR_MESSAGE = {"EVERTURN_RECOVERY_RESUME": "on_message"}
@@ -24,7 +24,7 @@ async def busy(gateway: Gateway, chat: str, text: str, effects: int = 1) -> None
 
 async def held(gateway: Gateway, chat: str, steps: int = 3) -> None:
     """A chat whose turn is in the middle of its second effect, and stays there until it is cut off."""
-    settle_in(gateway.home)
+    install_in(gateway.home)
     await gateway.up()
     await busy(gateway, chat, f"work {steps}", effects=2)
 
@@ -47,7 +47,7 @@ async def test_sigterm_is_a_planned_end_that_lets_turns_finish(tmp_path: Path) -
 
 
 @pytest.mark.prove
-async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_restart_notifies_waiting_chats_and_resumes_where_it_was(tmp_path: Path) -> None:
     async with Gateway(tmp_path, "--supervise", settings=CUT_OFF) as gateway:
         await held(gateway, "one", steps=4)
         assert await answered(gateway, "two") is not None
@@ -64,8 +64,8 @@ async def test_a_restart_tells_who_waits_and_goes_on_where_it_was(tmp_path: Path
 
 
 @pytest.mark.prove
-async def test_a_chat_that_asks_for_a_restart_is_told_once_that_we_are_back(tmp_path: Path) -> None:
-    """Who holds the home's token is the owner. A turn that runs goes on afterwards."""
+async def test_a_chat_that_asks_for_a_restart_gets_one_notice_afterwards(tmp_path: Path) -> None:
+    """A client with the home's token is the owner. A turn that runs resumes afterwards."""
     async with Gateway(tmp_path, "--supervise", settings=CUT_OFF) as gateway:
         await held(gateway, "one", steps=4)
         await gateway.says("two", "ask", "/restart")
@@ -108,7 +108,7 @@ async def test_a_turn_that_outlasts_the_drain_is_marked_with_the_true_reason(
 
 
 @pytest.mark.prove
-async def test_what_a_stop_cut_off_is_finished_by_the_next_life(tmp_path: Path) -> None:
+async def test_what_a_stop_cut_off_is_finished_by_the_next_process(tmp_path: Path) -> None:
     async with Gateway(tmp_path, settings=CUT_OFF) as gateway:
         await held(gateway, "one")
         assert (await command("stop", home=tmp_path)).code == 0
@@ -159,14 +159,14 @@ async def test_a_kill_leaves_a_session_that_is_marked_already_as_it_is(tmp_path:
 
 
 def is_back(gateway: Gateway, ends: int) -> bool:
-    """Whether it is ready after so many unclean ends, no more and no less. Who kills it may do so before it says that it is ready."""
+    """Whether it is ready after so many unclean ends, no more and no less. A kill may come before it says that it is ready."""
     ended = [place for place, line in enumerate(gateway.lines) if "the gateway ended unexpectedly" in line]
     return len(ended) == ends and any(READY in line for line in gateway.lines[ended[-1] :])
 
 
 @pytest.mark.prove
 async def test_only_the_conversation_that_kills_the_gateway_is_suspended(tmp_path: Path) -> None:
-    """Promise 9: its third unclean end in a row is the last; its user is told how to get it back, the others finish."""
+    """Promise 9: its third unclean end in a row is the last; its user gets a notice how to resume it, the others finish."""
     others = ["left", "right", "far"]
     async with Gateway(tmp_path, "--supervise") as gateway:
         await gateway.up()

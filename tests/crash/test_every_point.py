@@ -7,8 +7,8 @@ from tests.crash.noting import CALLED
 # Points with a test of their own, because they are passed only after a death or a fault.
 OF_THEIR_OWN = {
     "cursor.moved": test_matrix.test_a_death_when_a_new_home_has_stored_from_where_it_reads_loses_nothing,
-    "doubt.asked": test_streaming_points.test_first_words_that_may_be_out_at_a_death_follow_the_policy,
-    "preview.removed": test_streaming_points.test_a_death_while_words_are_taken_away,
+    "delivery.asked": test_streaming_points.test_first_text_that_may_be_out_at_a_death_follows_the_policy,
+    "preview.removed": test_streaming_points.test_a_death_while_shown_text_is_deleted,
     "inbox.acknowledged": test_api_points.test_a_death_between_a_request_and_its_answer_loses_and_doubles_nothing,
 }
 

@@ -1,4 +1,4 @@
-"""Ring two, faults of what a gateway stands on: a full or read-only disk, a database that is damaged or goes away."""
+"""Ring two, faults of what a gateway stands on: a full or read-only disk, a database that is damaged or stops."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ async def disk(tmp_path: Path) -> AsyncIterator[SmallDisk]:
 
 
 async def unready(gateway: Gateway) -> str:
-    """Why the gateway says that it cannot accept and answer now; who only asks whether it lives is told yes."""
+    """Why the gateway is not ready to accept and answer now, though `/health` is 200."""
     ready, health = await gateway.ask("GET", "/ready"), await gateway.ask("GET", "/health")
     assert ready is not None
     assert health is not None
@@ -34,10 +34,10 @@ async def unready(gateway: Gateway) -> str:
 
 
 async def status_of_a_post(gateway: Gateway) -> int:
-    """What somebody is told who writes now, whatever everybody else waits for."""
-    told = await gateway.post("late", "late", "hello")
-    assert told is not None
-    return told.status
+    """The HTTP status of a message that is posted now, whatever everybody else waits for."""
+    answer = await gateway.post("late", "late", "hello")
+    assert answer is not None
+    return answer.status
 
 
 async def end(gateway: Gateway, people: People) -> None:
@@ -65,7 +65,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 async def use(gateway: Gateway) -> None:
-    """Let it live for a while, and end well."""
+    """Let it run for a while, and end well."""
     async with gateway:
         await gateway.up()
         for number in range(20):
@@ -74,8 +74,8 @@ async def use(gateway: Gateway) -> None:
         assert await gateway.stopped() == 0
 
 
-async def test_a_full_disk_is_told_and_waited_out(disk: SmallDisk) -> None:
-    """Nobody is told "received" for what is not stored, and it goes on by itself when there is space again."""
+async def test_a_full_disk_is_reported_and_waited_out(disk: SmallDisk) -> None:
+    """The gateway never acknowledges what is not stored, and continues by itself when there is space again."""
     async with Gateway(disk.path, prefix=disk.prefix, seen=disk.seen, settings=BREAKERS_OFF) as gateway:
         people = People(gateway, Random(1), chats=4, tools=False)
         await gateway.up()
@@ -105,7 +105,7 @@ async def test_a_kill_on_a_full_disk_is_recovered_from_when_there_is_space(disk:
         await end(gateway, people)
 
 
-async def test_a_read_only_home_is_refused_in_clear_words_and_not_touched(disk: SmallDisk) -> None:
+async def test_a_read_only_home_is_refused_with_a_clear_error_and_not_touched(disk: SmallDisk) -> None:
     await use(Gateway(disk.path, prefix=disk.prefix, seen=disk.seen))
     before = contents(disk.seen)
     await disk.make_read_only()
@@ -114,7 +114,9 @@ async def test_a_read_only_home_is_refused_in_clear_words_and_not_touched(disk: 
     assert contents(disk.seen) == before
 
 
-async def test_a_read_only_database_is_refused_in_clear_words_and_not_touched(tmp_path: Path, disk: SmallDisk) -> None:
+async def test_a_read_only_database_is_refused_with_a_clear_error_and_not_touched(
+    tmp_path: Path, disk: SmallDisk
+) -> None:
     settings = {"EVERTURN_STORE_URL": f"sqlite:///{disk.path}/everturn.db"}
     await use(Gateway(tmp_path / "home", prefix=disk.prefix, settings=settings))
     before = contents(disk.seen)
@@ -140,40 +142,40 @@ def cut_short(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("damage", "words"),
+    ("damage", "text"),
     [
         (overwrite_all, "is not an Everturn database"),
         (overwrite_schema, "is damaged"),
         (cut_short, "is cut short: restore a backup"),
     ],
 )
-async def test_a_damaged_database_is_refused_in_clear_words_and_not_touched(
-    tmp_path: Path, damage: Callable[[bytes], bytes], words: str
+async def test_a_damaged_database_is_refused_with_a_clear_error_and_not_touched(
+    tmp_path: Path, damage: Callable[[bytes], bytes], text: str
 ) -> None:
     await use(Gateway(tmp_path))
     database = tmp_path / "everturn.db"
     database.write_bytes(damage(database.read_bytes()))
     before = contents(tmp_path)
     async with Gateway(tmp_path, "--supervise") as gateway:
-        assert words in await refusal(gateway)
+        assert text in await refusal(gateway)
     assert contents(tmp_path) == before
 
 
-async def test_a_second_gateway_on_a_home_is_refused_and_told_who_holds_it(tmp_path: Path) -> None:
+async def test_a_second_gateway_on_a_home_is_refused_and_names_the_first(tmp_path: Path) -> None:
     async with Gateway(tmp_path) as first, Gateway(tmp_path) as second:
         await first.up()
         said = await refusal(second)
-        assert f"is held by process {first.pid}" in said
+        assert f"is locked by process {first.pid}" in said
         assert f"at {first.url}" in said
         await first.says("one", "m1", "hello")
         assert await first.reply("one", "m1")
 
 
 @pytest.mark.parametrize("mode", ["immediate", "fast"])
-async def test_a_database_server_that_goes_away_is_waited_for(
+async def test_a_database_server_that_stops_is_waited_for(
     tmp_path: Path, own_postgres: PostgresServer, mode: str
 ) -> None:
-    """In the middle of everything, twice: who posts meanwhile is told, and nobody loses anything."""
+    """In the middle of everything, twice: a post meanwhile gets a 503, and nobody loses anything."""
     settings = {**BREAKERS_OFF, "EVERTURN_STORE_URL": own_postgres.url()}
     async with Gateway(tmp_path, settings=settings) as gateway:
         people = People(gateway, Random(3), chats=6)

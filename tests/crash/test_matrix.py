@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 import pytest
 
+from everturn.inbox.rows.inbox import move_cursor
 from everturn.store.open import open_store
-from everturn.store.operations.inbox import move_cursor
-from everturn.testing_model import ModelServer, ScriptedModel
+from everturn.testing.model import ModelServer, ScriptedModel
 from tests.crash import recorded
 from tests.crash.gateways import Gateway
 from tests.crash.homeservers import invited, matrix_gateway
-from tests.crash.matrix_lives import DIED, DONE, MatrixLife, live
+from tests.crash.matrix_processes import DIED, DONE, MatrixCrashProcess, run_to_exit
 from tests.crash.paced import asking
 from tests.crash.processes import run_process
 from tests.synapse import Person, SynapseServer
@@ -37,15 +37,15 @@ class Talk:
     gateway: Gateway
     model: ScriptedModel
 
-    async def asks(self, words: str) -> None:
+    async def asks(self, text: str) -> None:
         """Ask, and wait for the answer."""
-        self.ann.says(self.room, words)
-        await self.answered(words)
+        self.ann.says(self.room, text)
+        await self.answered(text)
 
-    async def answered(self, words: str) -> None:
+    async def answered(self, text: str) -> None:
         """Wait for the answer."""
         seen = self.ann.seen
-        await self.ann.until(lambda: f"answer to {words}" in seen.screen(self.room).texts(self.bot.user_id))
+        await self.ann.until(lambda: f"answer to {text}" in seen.screen(self.room).texts(self.bot.user_id))
 
     async def session_id(self) -> str:
         """Her session in her room."""
@@ -72,9 +72,9 @@ async def test_matrix_goes_on_with_its_session_and_whole_history_after_kill_nine
         await talk.gateway.killed()  # idle
         await talk.gateway.up()
         await talk.asks("tell me two")
-        talk.model.fail("stall", words="three")
+        talk.model.fail("stall", text="three")
         talk.ann.says(talk.room, "tell me three")
-        await talk.model.until(lambda: any("three" in each.asked.words for each in talk.model.seen))
+        await talk.model.until(lambda: any("three" in each.asked.text for each in talk.model.seen))
         await talk.gateway.killed()  # in a turn
         await talk.gateway.up()
         await talk.answered("tell me three")
@@ -86,8 +86,8 @@ async def test_matrix_goes_on_with_its_session_and_whole_history_after_kill_nine
 
 
 class Deaths:
-    """Lives in homes of their own, one after the other, all with one account. `what` is said to each: `words`, a `file`, words
-    with an `edit` of them, or words with the `invitation` to the room.
+    """Processes in homes of their own, one after the other, all with one account. `what` is said to each: `words` (a text), a
+    `file`, a text with an `edit` of it, or a text with the `invitation` to the room.
     """
 
     def __init__(self, synapse: SynapseServer, folder: Path, what: str = "words") -> None:
@@ -99,31 +99,31 @@ class Deaths:
 
     def at(self, point: str, hit: int) -> None:
         """Die at this hit. The next process answers, once."""
-        life = self._prepared(f"{point}-{hit}", point, hit)
-        assert run_process(live, life) == DIED, (point, hit)
-        assert run_process(live, replace(life, point="")) == DONE, (point, hit)
-        texts = self._ann.screen(life.room).texts(self._bot.user_id)
+        process = self._prepared(f"{point}-{hit}", point, hit)
+        assert run_process(run_to_exit, process) == DIED, (point, hit)
+        assert run_process(run_to_exit, replace(process, point="")) == DONE, (point, hit)
+        texts = self._ann.screen(process.room).texts(self._bot.user_id)
         assert len(texts) == 1, (point, hit, texts)
-        assert texts[0].startswith(life.answer), (point, hit, texts)
-        assert self._what != "words" or texts == [life.answer], (point, hit, texts)
+        assert texts[0].startswith(process.answer), (point, hit, texts)
+        assert self._what != "words" or texts == [process.answer], (point, hit, texts)
 
     def at_the_first_place(self) -> None:
-        """Die when a new home has stored from where it reads: what is said then is heard by the next life."""
-        life = self._prepared("first", "cursor.moved", 1, new_home=True)
-        assert run_process(live, life) == DIED
-        self._ann.says(life.room, "first")
-        assert run_process(live, replace(life, point="")) == DONE
-        assert self._ann.screen(life.room).texts(self._bot.user_id) == [life.answer]
+        """Die when a new home has stored from where it reads: what is said then is read by the next process."""
+        process = self._prepared("first", "cursor.moved", 1, new_home=True)
+        assert run_process(run_to_exit, process) == DIED
+        self._ann.says(process.room, "first")
+        assert run_process(run_to_exit, replace(process, point="")) == DONE
+        assert self._ann.screen(process.room).texts(self._bot.user_id) == [process.answer]
 
     def visited(self) -> dict[str, int]:
         """How often a process without a death passes each point."""
         file = self._folder / "visited"
-        life = self._prepared("all", "", 0)
-        assert run_process(live, replace(life, visited=str(file))) == DONE
+        process = self._prepared("all", "", 0)
+        assert run_process(run_to_exit, replace(process, visited=str(file))) == DONE
         hits: dict[str, int] = json.loads(file.read_bytes())
         return hits
 
-    def _prepared(self, name: str, point: str, hit: int, *, new_home: bool = False) -> MatrixLife:
+    def _prepared(self, name: str, point: str, hit: int, *, new_home: bool = False) -> MatrixCrashProcess:
         """A home that has read up to now, and something said since; in a new one, neither."""
         url, room, bot = f"sqlite:///{self._folder / f'{name}.db'}", self._ann.direct(self._bot.user_id), self._bot
         if self._what != "invitation":
@@ -133,7 +133,7 @@ class Deaths:
             self._say(room, name)
         watcher = (self._ann.user_id, self._ann.token)
         answer = "echo: [document" if self._what == "file" else f"echo: {name}"
-        return MatrixLife(url, self._synapse.url, bot.user_id, bot.token, watcher, room, answer, point, hit)
+        return MatrixCrashProcess(url, self._synapse.url, bot.user_id, bot.token, watcher, room, answer, point, hit)
 
     def _say(self, room: str, name: str) -> None:
         if self._what == "file":
@@ -145,7 +145,7 @@ class Deaths:
 
 
 async def read_up_to(url: str, account: str, place: str) -> None:
-    """As an earlier life left it."""
+    """Store the cursor, as an earlier process left it."""
     store = await open_store(url)
     await store.run(move_cursor, "matrix", account, place, time.time())
     await store.close()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.random_deaths import KINDS, Home, die_at_random, unheard
+from tests.crash.random_deaths import KINDS, Home, die_at_random, kinds_missing
 
 DEATHS = 240
 SEED = 20261116
@@ -15,4 +15,4 @@ def test_no_table_of_postgresql_holds_a_note_after_random_deaths(tmp_path: Path,
     """Notes were really given to an agent; that every kind of them comes is asked of the many deaths on SQLite."""
     homes = [Home(database_url, tmp_path / "postgres")]
     die_at_random(homes, DEATHS, SEED)
-    assert len(unheard(homes)) < len(KINDS)
+    assert len(kinds_missing(homes)) < len(KINDS)

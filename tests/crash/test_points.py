@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.crash import recorded
+from tests.crash.gateway_process import CANCELLED, DIED, DONE, Death, undisturbed
 from tests.crash.homes import Homes
 from tests.crash.images import images_of
-from tests.crash.lives import CANCELLED, DIED, DONE, Death, undisturbed
 from tests.crash.models import ModelProcess
 from tests.crash.outside import history_of
-from tests.crash.processes import run_life, run_lives
+from tests.crash.processes import run_gateway, run_gateways
 from tests.crash.scenarios import SCENARIOS
 from tests.empty import EmptyFile
 from tests.history import problems
@@ -55,12 +55,12 @@ def homes(
 def end_at(homes: Homes, name: str, death: Death) -> None:
     """A process that ends there, and the next one. A cancellation may end the process, or only what reached the point."""
     scenario, at = SCENARIOS[name], (name, death)
-    life = scenario.fresh(homes, death)
-    code = run_life(life)
+    gateway_process = scenario.fresh(homes, death)
+    code = run_gateway(gateway_process)
     assert code in ({CANCELLED, DONE} if death.cancel else {DIED}), (at, code)
     if code != DONE:
-        assert run_life(undisturbed(life)) == DONE, at
-    scenario.check(life, at)
+        assert run_gateway(undisturbed(gateway_process)) == DONE, at
+    scenario.check(gateway_process, at)
 
 
 @pytest.mark.prove
@@ -69,10 +69,10 @@ def end_at(homes: Homes, name: str, death: Death) -> None:
 def test_a_scenario_passes_the_points_that_were_recorded(homes: Homes, name: str) -> None:
     """A process that nobody disturbs ends well, and its points are those on the list."""
     scenario = SCENARIOS[name]
-    life = scenario.fresh(homes, None)
-    assert run_life(life) == DONE
-    scenario.check(life, "undisturbed")
-    recorded.check(name, json.loads((life.folder / "hits").read_text()))
+    gateway_process = scenario.fresh(homes, None)
+    assert run_gateway(gateway_process) == DONE
+    scenario.check(gateway_process, "undisturbed")
+    recorded.check(name, json.loads((gateway_process.folder / "hits").read_text()))
 
 
 @pytest.mark.prove
@@ -81,12 +81,12 @@ def test_a_scenario_passes_the_points_that_were_recorded(homes: Homes, name: str
 def test_what_a_death_at_any_point_leaves_is_taken_up_without_loss_or_double(homes: Homes, name: str) -> None:
     """Promises 1 to 8, wherever the process dies."""
     scenario = SCENARIOS[name]
-    life = scenario.fresh(homes, None)
-    images = list(images_of(life, points_of(name)))
+    gateway_process = scenario.fresh(homes, None)
+    images = list(images_of(gateway_process, points_of(name)))
     assert Counter(image.point for image in images) == {each: recorded.hits_of(name)[each] for each in points_of(name)}
     for image in images:
-        left, at = image.restored(life), (name, image.point, image.hit)
-        assert run_life(left) == DONE, at
+        left, at = image.restored(gateway_process), (name, image.point, image.hit)
+        assert run_gateway(left) == DONE, at
         scenario.check(left, at)
         shutil.rmtree(image.folder)
 
@@ -112,11 +112,11 @@ def test_a_cancellation_at_a_point_loses_and_doubles_nothing(homes: Homes, name:
 @pytest.mark.parametrize("first", ["inbox.committed", "step.committed", "effect.acted", "send.before"])
 def test_two_gateways_recover_the_same_death_at_once(homes: Homes, first: str) -> None:
     """On PostgreSQL two replicas may find the same dead one; each turn is taken up by one of them."""
-    life = homes.fresh("tools", Death(first, 1))
-    assert run_life(life) == DIED
-    again = replace(life, scenario="beside", death=None)
-    assert run_lives([again, again]) == [DONE, DONE]
-    assert problems(history_of(life)) == []
+    gateway_process = homes.fresh("tools", Death(first, 1))
+    assert run_gateway(gateway_process) == DIED
+    again = replace(gateway_process, scenario="beside", death=None)
+    assert run_gateways([again, again]) == [DONE, DONE]
+    assert problems(history_of(gateway_process)) == []
 
 
 @pytest.mark.parametrize("engine", ENGINES)

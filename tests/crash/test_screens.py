@@ -1,9 +1,9 @@
-"""The eye of the stories sees what may be left on a screen after deaths, and what may not."""
+"""The checker of screens sees what may be left on a screen after deaths, and what may not."""
 
 import pytest
 
-from everturn.decide.bubble_words import PAUSED, REPLACES
-from everturn.decide.delivery import MAY_REPEAT
+from everturn.outbox.rules.bubble_texts import PAUSED, REPLACES
+from everturn.outbox.rules.delivery import MAY_REPEAT
 from tests.crash.screens import Found, found
 
 ANSWERS = ["answer to one", "answer to two"]

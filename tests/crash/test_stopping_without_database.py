@@ -16,7 +16,7 @@ CHATS = ("one", "two", "three", "four")
 
 @pytest.mark.prove
 @pytest.mark.parametrize("away", ["refused", "silent"])
-async def test_a_stop_ends_in_time_while_the_database_is_away(
+async def test_a_stop_ends_in_time_while_the_database_is_down(
     tmp_path: Path, postgres: PostgresServer, database_url: str, away: str
 ) -> None:
     async with AsyncExitStack() as stack:

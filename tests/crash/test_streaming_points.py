@@ -1,4 +1,4 @@
-"""Answers that grow, wherever the process dies: in the end they are seen once, whole."""
+"""Streaming messages, wherever the process dies: in the end the answer is seen once, whole."""
 
 import json
 from dataclasses import replace
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from everturn.decide.delivery import Surety
+from everturn.outbox.rules.delivery import Surety
 from tests.crash import recorded
-from tests.crash.lives import DIED, DONE, Death
+from tests.crash.gateway_process import DIED, DONE, Death
 from tests.crash.noting import CALLED
-from tests.crash.stories import GROWING, THREE_WORDS, check, fresh, homes, lived
+from tests.crash.stream_scenarios import GROWING, THREE_PIECES, check, fresh, homes, run_stream
 from tests.crash.streaming import TOOL
 
-PARTS = (*THREE_WORDS, TOOL, " golf" * 15, " hotel" * 10)
+PARTS = (*THREE_PIECES, TOOL, " golf" * 15, " hotel" * 10)
 # What a growing answer adds to the points of any turn; the others are visited by test_points.
 OF_AN_ANSWER = ("preview.", "turn.", "send.", "step.", "effect.", "approval.", CALLED)
 GROWTHS: dict[str, dict[str, object]] = {
@@ -28,7 +28,7 @@ GROWTHS: dict[str, dict[str, object]] = {
         }
         for surety in (Surety.KEYED, Surety.READ_BACK)
     },
-    "growing card in one piece": {"kind": "cards", "pieces": THREE_WORDS[:1]},
+    "growing card in one piece": {"kind": "cards", "pieces": THREE_PIECES[:1]},
 }  # fmt: skip
 VISITS = recorded.visits({name: name for name in GROWTHS}, OF_AN_ANSWER)
 
@@ -53,22 +53,22 @@ def test_a_death_at_a_point_of_a_growing_answer(tmp_path: Path, name: str, point
         assert check(fresh(next(places), "", **GROWTHS[name]), Death(point, hit)) == [point], (point, hit)
 
 
-@pytest.mark.parametrize(("policy", "ends"), [("mark", "sent"), ("ask", "doubtful"), ("drop", "dead")])
-def test_first_words_that_may_be_out_at_a_death_follow_the_policy(tmp_path: Path, policy: str, ends: str) -> None:
+@pytest.mark.parametrize(("policy", "ends"), [("mark", "sent"), ("ask", "unknown"), ("drop", "dead")])
+def test_first_text_that_may_be_out_at_a_death_follows_the_policy(tmp_path: Path, policy: str, ends: str) -> None:
     """Sent, and not yet committed: repeated with a mark, asked about in the chat (also if it dies then), or left."""
-    stream = fresh(tmp_path, surety=Surety.NEITHER, on_doubt=policy, ends=ends)
-    assert lived(replace(stream, death=Death("preview.sent", 1))) == DIED
+    stream = fresh(tmp_path, surety=Surety.NEITHER, on_unknown_delivery=policy, ends=ends)
+    assert run_stream(replace(stream, death=Death("preview.sent", 1))) == DIED
     if policy == "ask":
-        assert lived(replace(stream, death=Death("doubt.asked", 1))) == DIED
-    assert lived(stream) == DONE
+        assert run_stream(replace(stream, death=Death("delivery.asked", 1))) == DIED
+    assert run_stream(stream) == DONE
     first, *more = stream.platform().texts("one")
-    assert first.startswith(THREE_WORDS[0])
+    assert first.startswith(THREE_PIECES[0])
     assert [policy == "mark" or "/resend" in text for text in more] == [True] * (policy != "drop")
 
 
-def test_a_death_while_words_are_taken_away(tmp_path: Path) -> None:
+def test_a_death_while_shown_text_is_deleted(tmp_path: Path) -> None:
     """What was shown and became silence: gone, and not yet known to be gone."""
-    stream = fresh(tmp_path, kind="deleted", silent=True, pieces=(*THREE_WORDS, TOOL), limit=20)
+    stream = fresh(tmp_path, kind="deleted", silent=True, pieces=(*THREE_PIECES, TOOL), limit=20)
     deaths = [Death("preview.removed", hit) for hit in (1, 2)]
     assert len(check(stream, *deaths)) == 2
     assert stream.platform().texts("one") == []

@@ -18,7 +18,7 @@ from tests.crash.load import People
 from tests.history import watched_problems
 
 pytestmark = pytest.mark.prove
-WORDS = ("hello", "work 2 0")
+TEXTS = ("hello", "work 2 0")
 AT_ONCE = 2
 
 
@@ -28,8 +28,8 @@ def killer(call: str, number: int) -> list[str]:
     return ["strace", "-f", "-qq", "-o", "/dev/null", *inject]
 
 
-async def live(gateway: Gateway, people: People) -> int:
-    """A whole life, until everybody is answered and a planned stop; the exit code says whether it got so far."""
+async def run_to_end(gateway: Gateway, people: People) -> int:
+    """Run a process until everybody is answered and a planned stop; the exit code says whether it got so far."""
     content = asyncio.ensure_future(people.content())
     ended = asyncio.ensure_future(gateway.ended())
     await asyncio.wait({content, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -40,12 +40,12 @@ async def live(gateway: Gateway, people: People) -> int:
 
 
 async def dies_at(home: Path, call: str, number: int) -> bool:
-    """Die at the N-th sync of a thread; the next life finishes, and the history must be right. False without a death."""
+    """Die at the N-th sync of a thread; the next process finishes, and the history must be right. False without a death."""
     async with Gateway(home, settings=BREAKERS_OFF) as gateway:
-        people = People(gateway, Random(number), chats=1, script=WORDS)
+        people = People(gateway, Random(number), chats=1, script=TEXTS)
         await gateway.start(*killer(call, number))
         async with people.writing():
-            code = await live(gateway, people)
+            code = await run_to_end(gateway, people)
             assert code in {0, -signal.SIGKILL}, (number, code, gateway.output)
             await gateway.up()
         watched = await people.look_back()
@@ -55,7 +55,7 @@ async def dies_at(home: Path, call: str, number: int) -> bool:
 
 
 async def sweep(folder: Path, call: str, known: Path | None = None) -> int:
-    """Die at the first, second, ... sync until a life passes without; returns how many deaths there were."""
+    """Die at the first, second, ... sync until a process passes without; returns how many deaths there were."""
 
     async def one(number: int) -> bool:
         home = folder / f"{call}-{number}"
@@ -74,7 +74,7 @@ async def sweep(folder: Path, call: str, known: Path | None = None) -> int:
 
 @pytest.fixture
 async def known(tmp_path: Path) -> Path:
-    """A home in which a gateway lived and ended well."""
+    """A home in which a gateway ran and ended well."""
     home = tmp_path / "known"
     async with Gateway(home) as gateway:
         await gateway.up()
@@ -82,16 +82,16 @@ async def known(tmp_path: Path) -> Path:
     return home
 
 
-async def test_a_death_at_any_sync_of_a_first_life_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """The making of the database, and its first messages."""
+async def test_a_death_at_any_sync_of_a_first_process_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """The creation of the database, and its first messages."""
     assert await sweep(tmp_path, "fdatasync") > 12
 
 
-async def test_a_death_at_any_sync_of_a_later_life_loses_and_doubles_nothing(tmp_path: Path, known: Path) -> None:
+async def test_a_death_at_any_sync_of_a_later_process_loses_and_doubles_nothing(tmp_path: Path, known: Path) -> None:
     """Every commit and checkpoint of the writer, from the start to the planned end."""
     assert await sweep(tmp_path, "fdatasync", known) > 12
 
 
-async def test_a_death_between_an_effect_and_its_commit_is_told_as_unknown(tmp_path: Path, known: Path) -> None:
+async def test_a_death_between_an_effect_and_its_commit_is_reported_as_unknown(tmp_path: Path, known: Path) -> None:
     """The ledger's own syncs: the effect has happened, and nobody wrote down that it did."""
     assert await sweep(tmp_path, "fsync", known) == len(["step 1", "step 2"])

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from everturn.decide.bubble_words import REPLACES
-from everturn.testing_model import ModelServer, ScriptedModel
-from everturn.testing_telegram import Person, TelegramProcess, TelegramServer, person
+from everturn.outbox.rules.bubble_texts import REPLACES
+from everturn.testing.model import ModelServer, ScriptedModel
+from everturn.testing.telegram import Person, TelegramProcess, TelegramServer, person
 from tests.crash import recorded
 from tests.crash.gateways import Gateway
-from tests.crash.growing import FIRST_WORDS
+from tests.crash.growing import FIRST_TEXT
 from tests.crash.paced import asking
 from tests.crash.telegram_deaths import ANSWERS, AT_THE_BORDER, Deaths, scenario
 from tests.crash.telegrams import telegram_gateway
@@ -28,15 +28,15 @@ class Talk:
     gateway: Gateway
     model: ScriptedModel
 
-    async def asks(self, words: str) -> None:
+    async def asks(self, text: str) -> None:
         """Ask, and wait for the answer."""
-        self.ann.says(words)
-        await self.answered(words)
+        self.ann.says(text)
+        await self.answered(text)
 
-    async def answered(self, words: str) -> None:
+    async def answered(self, text: str) -> None:
         """Wait for the answer."""
         telegram = self.ann.telegram
-        await telegram.until(lambda: f"answer to {words}" in telegram.texts(self.ann.id))
+        await telegram.until(lambda: f"answer to {text}" in telegram.texts(self.ann.id))
 
     async def session_id(self) -> str:
         """The session of her chat."""
@@ -65,9 +65,9 @@ async def test_telegram_goes_on_with_its_session_and_whole_history_after_kill_ni
         await talk.gateway.killed()  # idle
         await talk.gateway.up()
         await talk.asks("tell me two")
-        talk.model.fail("stall", words="three")
+        talk.model.fail("stall", text="three")
         talk.ann.says("tell me three")
-        await talk.model.until(lambda: any("three" in each.asked.words for each in talk.model.seen))
+        await talk.model.until(lambda: any("three" in each.asked.text for each in talk.model.seen))
         await talk.gateway.killed()  # in a turn
         await talk.gateway.up()
         await talk.answered("tell me three")
@@ -101,12 +101,12 @@ def test_a_death_at_a_point_of_the_border_to_telegram_loses_nothing(
         deaths.at(point, hit)
 
 
-def test_first_words_that_are_out_at_a_death_are_replaced_by_an_answer_that_says_so(
+def test_first_text_that_is_out_at_a_death_is_replaced_by_an_answer_that_says_so(
     tmp_path: Path, telegram: TelegramProcess
 ) -> None:
-    """Sent and not committed: a second message, and it tells of the first. Committed: the same message goes on to grow."""
+    """Sent and not committed: a second message that says it replaces the first. Committed: the same message streams on."""
     deaths = Deaths(telegram, tmp_path, grows=True)
     sent, committed = deaths.at("preview.sent", 1), deaths.at("preview.committed", 1)
-    assert sent[0].startswith(FIRST_WORDS)
+    assert sent[0].startswith(FIRST_TEXT)
     assert REPLACES in sent[1]
-    assert committed == [f"{FIRST_WORDS} at preview.committed-1"]
+    assert committed == [f"{FIRST_TEXT} at preview.committed-1"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.testing_model import ModelServer
-from everturn.testing_telegram import TelegramServer, person
+from everturn.testing.model import ModelServer
+from everturn.testing.telegram import TelegramServer, person
 from tests.crash.telegrams import telegram_gateway
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from everturn.otel import END_THREAD, EXPORT_S, WAITING_SPANS, OtelTracer
+from everturn.telemetry.otel import END_THREAD, EXPORT_S, WAITING_SPANS, OtelTracer
+from everturn.telemetry.spans import Span
 from everturn.testing import FakePlatform, ScriptedAgent, World
-from everturn.tracing import Span
 from tests.collector import Collector, Got
 from tests.crash.gateways import Gateway
-from tests.crash.held import HELD, settle_in
+from tests.crash.held import HELD, install_in
 from tests.waiting import poll
 
 NOBODY = "http://127.0.0.1:9"
@@ -36,7 +36,7 @@ def settings(collector: Collector) -> dict[str, str]:
 async def killed_in_a_turn(home: Path, collector: Collector) -> None:
     """A gateway that is killed in its second effect, and one that goes on and ends well."""
     async with Gateway(home, settings=settings(collector)) as gateway:
-        settle_in(home)
+        install_in(home)
         await gateway.up()
         await gateway.says("alice-in-the-chat", "m1", "work 9")
         await asyncio.to_thread(collector.until, lambda spans: any(each.name == "tool" for each in spans))

@@ -1,12 +1,12 @@
-"""The api platform's translation: what a request says, and what is told to who says it wrongly."""
+"""The api platform's translation: what a request says, and the error that an invalid one gets."""
 
 import json
 
 import pytest
 
-from everturn.decide.keys import session_key
 from everturn.platform.api import CHAT_CHARS, ID_CHARS, ApiPlatform, unique_id
 from everturn.platform.interface import CanPull, CanSend
+from everturn.sessions.rules.keys import session_key
 
 API = ApiPlatform()
 

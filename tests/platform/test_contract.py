@@ -1,10 +1,10 @@
-"""Every platform is asked the questions of `everturn.testing_platform`. A new one joins by its driver, and one line here."""
+"""Every platform is asked the questions of `everturn.testing.platform`. A new one joins by its driver, and one line here."""
 
 from pathlib import Path
 
 import pytest
 
-from everturn.testing_platform import Driver, Question, questions_for
+from everturn.testing.platform import ContractQuestion, Driver, questions_for
 from tests.contracts.folder import FolderDriver
 from tests.contracts.matrix import MatrixDriver
 from tests.contracts.platform import CardDriver, EditingDriver, FakeDriver, FileDriver, RemoteDriver
@@ -38,6 +38,6 @@ def driver(request: pytest.FixtureRequest, kind: str, tmp_path: Path) -> Driver:
 
 
 @pytest.mark.parametrize(("kind", "question"), ASKED)
-async def test_every_platform_keeps_the_contract(question: Question, driver: Driver, tmp_path: Path) -> None:
+async def test_every_platform_keeps_the_contract(question: ContractQuestion, driver: Driver, tmp_path: Path) -> None:
     async with driver:
         await question(driver, tmp_path)

@@ -14,7 +14,7 @@ import pytest
 from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup
 from telegram.error import BadRequest, ChatMigrated, Conflict, Forbidden, InvalidToken, NetworkError, RetryAfter
 
-from everturn.testing_telegram import (
+from everturn.testing.telegram import (
     TOKEN,
     Person,
     Telegram,
@@ -201,7 +201,7 @@ async def test_a_webhook_gets_each_update_with_the_secret_until_it_takes_it(serv
     assert [number - seen[0][1] for _, number in seen] == [0, 0, 1]
 
 
-async def test_a_webhook_is_brought_as_many_at_once_as_it_allows(server: TelegramServer, bot: Bot) -> None:
+async def test_a_webhook_gets_as_many_updates_at_once_as_it_allows(server: TelegramServer, bot: Bot) -> None:
     """Nobody is answered before two are there, and never are there three."""
     ann, here, both = person(server.telegram, "Ann"), set[asyncio.StreamWriter](), asyncio.Event()
 
@@ -225,7 +225,7 @@ async def test_a_webhook_is_brought_as_many_at_once_as_it_allows(server: Telegra
         assert (await bot.get_webhook_info()).max_connections == 2
 
 
-async def test_a_webhook_with_a_public_name_is_brought_to_where_it_is_now(server: TelegramServer, bot: Bot) -> None:
+async def test_a_webhook_with_a_public_name_is_posted_to_where_it_is_now(server: TelegramServer, bot: Bot) -> None:
     ann, telegram, public = person(server.telegram, "Ann"), server.telegram, "https://bot.example.org"
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -234,13 +234,13 @@ async def test_a_webhook_with_a_public_name_is_brought_to_where_it_is_now(server
         await writer.drain()
         writer.close()
 
-    telegram.doors[public] = ""
+    telegram.webhook_urls[public] = ""
     await bot.set_webhook(f"{public}/hook")
     ann.says("one")
     await telegram.until(lambda: telegram.state.hook and telegram.state.hook.last_error)
     assert telegram.state.waiting
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
-        telegram.doors[public] = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        telegram.webhook_urls[public] = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
         await telegram.until(lambda: not telegram.state.waiting)
 
 

@@ -1,4 +1,4 @@
-"""Matrix, on a real Synapse: what it says becomes what the gateway hears, and what we say appears there."""
+"""Matrix, on a real Synapse: its events become messages for the gateway, and our messages appear there."""
 
 import asyncio
 import re
@@ -10,16 +10,16 @@ from urllib.parse import quote
 
 import pytest
 
-from everturn.decide import approval_words
-from everturn.decide.admission import Verdict
-from everturn.decide.matrix_text import NOT_READ
-from everturn.decide.quoting import in_reply
 from everturn.errors import OutcomeUnknown, Refused, TryLater
+from everturn.inbox.rules.quoting import in_reply
 from everturn.model import Attachment, Heard, Inbound, ReadTo, SessionSource
+from everturn.people.rules.admission import AccessVerdict
 from everturn.platform import interface
 from everturn.platform.interface import Choice, Outgoing
 from everturn.platform.matrix import MatrixPlatform
+from everturn.platform.matrix.rules.text import NOT_READ
 from everturn.platform.matrix.wire import CHOICES
+from everturn.turns.rules import approval_texts
 from tests.contracts.matrix import MatrixDriver
 from tests.contracts.platform import MARKED_CALLS
 from tests.synapse import SynapseServer
@@ -45,7 +45,7 @@ async def heard(driver: MatrixDriver, count: int, platform: MatrixPlatform | Non
 
 
 async def read_all(driver: MatrixDriver) -> None:
-    """Until the place of all that was said by now is given to be committed."""
+    """Until the place of all messages so far is given to be committed."""
     reading = driver.connected().inbound(driver.after)
     found: list[Inbound | ReadTo] = []
     async with within(WAIT_S, lambda: found):
@@ -253,7 +253,7 @@ async def test_an_edit_is_what_is_seen_and_may_go_back(driver: MatrixDriver) -> 
 
 @pytest.mark.parametrize("code", [301, 403, 404])
 async def test_a_page_of_something_before_the_homeserver_is_not_its_word(driver: MatrixDriver, code: int) -> None:
-    """Promise 6: a bubble that is only out of reach is waited for, and not said anew."""
+    """Promise 6: a bubble that is only unreachable is waited for, and not sent again."""
     place, number = driver.place("ann"), await driver.connected().send(driver.place("ann"), "one", "7-0")
     for path in ("event", "send"):
         driver.proxy.fail("error", path, code=code, errcode="", error="")
@@ -304,7 +304,7 @@ async def test_a_choice_is_an_emoji_and_pressing_it_is_the_command(driver: Matri
 async def test_a_question_shows_the_call_exactly(driver: MatrixDriver, call: str) -> None:
     """Markup is not read in it: `[the docs](https://...)` would hide what else the command does."""
     platform, ann = driver.connected(), driver.person("ann")
-    ask = approval_words.question("run_command", call, 7, 60, approvers=False)
+    ask = approval_texts.request("run_command", call, 7, 60, approvers=False)
     number = await platform.ask(driver.place("ann"), ask, [Choice("Yes", "/approve 7")], "7-0")
     shown = ann.screen(driver.room("ann")).message(number)
     (code,) = re.findall("<code>(.*?)</code>", shown.content["formatted_body"])
@@ -314,7 +314,7 @@ async def test_a_question_shows_the_call_exactly(driver: MatrixDriver, call: str
 
 
 async def test_a_question_that_is_found_gets_the_emoji_that_it_lacks(driver: MatrixDriver) -> None:
-    """As after a death between a question and its emoji."""
+    """As after a crash between an approval request and its emoji."""
     platform, ann, place = driver.connected(), driver.person("ann"), driver.place("ann")
     driver.proxy.fail("error", "m.reaction", code=403, errcode="M_FORBIDDEN")
     number = await platform.ask(place, "May I?", [Choice("Yes", "/approve 7"), Choice("No", "/deny 7")], "7-0")
@@ -342,7 +342,7 @@ async def test_a_room_that_was_replaced_goes_on_in_the_new_one(driver: MatrixDri
 
 
 async def test_what_somebody_took_away_is_not_changed_any_more(driver: MatrixDriver) -> None:
-    """The gateway then says it anew; a change that nobody sees would be a lost answer."""
+    """The gateway then sends it again; an edit that nobody sees would be a lost answer."""
     platform, place = driver.connected(), driver.place("ann")
     number = await platform.send(place, "one", "7-0")
     driver.person("ann").redacts(driver.room("ann"), number)
@@ -350,9 +350,9 @@ async def test_what_somebody_took_away_is_not_changed_any_more(driver: MatrixDri
     assert isinstance(await anext(reading), Inbound)
     waiting = asyncio.ensure_future(anext(reading))
     await driver.proxy.until(lambda: len([each for each in driver.proxy.calls if each.query.get("since")]) == 2)
-    for life in (platform, driver.connected()):
-        with pytest.raises(Refused, match="took"):
-            await life.edit(place, number, "two")
+    for process in (platform, driver.connected()):
+        with pytest.raises(Refused, match="deleted"):
+            await process.edit(place, number, "two")
     waiting.cancel()
 
 
@@ -371,8 +371,8 @@ async def test_a_friends_invitation_is_taken_with_what_was_said_before_a_strange
     """Promise 11."""
     ann, eve = driver.person("ann"), driver.person("eve")
 
-    async def welcome(source: SessionSource) -> Verdict:
-        return Verdict.ALLOWED if source.user_id == ann.user_id else Verdict.PAIR
+    async def welcome(source: SessionSource) -> AccessVerdict:
+        return AccessVerdict.ALLOWED if source.user_id == ann.user_id else AccessVerdict.PAIR
 
     bad = eve.direct(driver.bot.user_id)
     good = ann.direct(driver.bot.user_id)
@@ -391,8 +391,8 @@ async def test_nobody_waits_for_a_strangers_slow_server_and_a_join_that_is_limit
     """Promise 9: Synapse lets an account join few rooms at a time, and every wait that it orders is kept to."""
     ann, eve = driver.person("ann"), driver.person("eve")
 
-    async def welcome(source: SessionSource) -> Verdict:
-        return Verdict.ALLOWED if source.user_id == ann.user_id else Verdict.SILENT
+    async def welcome(source: SessionSource) -> AccessVerdict:
+        return AccessVerdict.ALLOWED if source.user_id == ann.user_id else AccessVerdict.SILENT
 
     driver.says("one", "bob")
     bad, good = eve.direct(driver.bot.user_id), ann.direct(driver.bot.user_id)
@@ -451,7 +451,7 @@ async def test_what_the_server_left_out_is_read_in_its_order(driver: MatrixDrive
 
 
 async def test_a_page_of_history_that_shows_us_nothing_is_not_its_end(driver: MatrixDriver) -> None:
-    """What people said whom the account ignores is left out of a page; a friend's words are behind it."""
+    """Messages of people whom the account ignores are left out of a page; a friend's message is behind it."""
     ann, eve, team = driver.person("ann"), driver.person("eve"), driver.group("Team", "ann", "eve")
     ignored: dict[str, Any] = {"ignored_users": {eve.user_id: {}}}
     driver.bot.asks("PUT", f"/user/{driver.bot.user_id}/account_data/m.ignored_user_list", json=ignored)
@@ -465,7 +465,7 @@ async def test_a_page_of_history_that_shows_us_nothing_is_not_its_end(driver: Ma
     assert [each.text for each in found] == ["first", "last"]
 
 
-async def test_in_an_encrypted_room_it_says_once_that_it_can_not_read(driver: MatrixDriver) -> None:
+async def test_in_an_encrypted_room_it_says_once_that_it_cannot_read(driver: MatrixDriver) -> None:
     ann, us = driver.person("ann"), driver.bot.user_id
     room = ann.makes_room("Secret", [us], encrypted=True)
     driver.bot.joins(room)
@@ -493,8 +493,8 @@ async def test_in_a_room_that_became_encrypted_nothing_is_said_in_plain_words(dr
     assert driver.texts("ann") == ["one"]
 
 
-async def test_a_file_without_an_address_is_a_file_that_can_not_be_fetched(driver: MatrixDriver) -> None:
-    """Its sender is told so, as of any other; and what is no number is no size."""
+async def test_a_file_without_an_address_is_a_file_that_cannot_be_fetched(driver: MatrixDriver) -> None:
+    """Its sender gets that notice, as for any other file; and what is no number is no size."""
     ann, room, platform = driver.person("ann"), driver.room("ann"), driver.connected()
     for url in ("", "https://example.org/a.png"):
         ann.says(room, "a.png", msgtype="m.image", url=url, info={"size": True})

@@ -1,4 +1,4 @@
-"""What was said on a real Synapse while the gateway was away, as the platform's `backlog` says."""
+"""Messages on a real Synapse while the gateway was disconnected, by the platform's setting `backlog`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

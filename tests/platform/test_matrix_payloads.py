@@ -1,4 +1,4 @@
-"""Whole events, and what each becomes. They are what a real Synapse said, word for word: tests/synapse/record.py wrote them down."""
+"""Whole events, and what each becomes. They are what a real Synapse sent, unchanged: tests/synapse/record.py recorded them."""
 
 from pathlib import Path
 from typing import Any
@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from everturn.decide.quoting import in_reply
+from everturn.inbox.rules.quoting import in_reply
 from everturn.model import Heard, Inbound
-from everturn.platform.matrix.reading import Reader, answers_to
-from everturn.platform.matrix.rooms import Room
-from everturn.platform.matrix.wire import Event, understood
+from everturn.platform.matrix.reading import MatrixReader, answers_to
+from everturn.platform.matrix.rooms import MatrixRoom
+from everturn.platform.matrix.wire import MatrixEvent, understood
 
 FOLDER = Path(__file__).parent / "payloads" / "matrix"
 US, ANN, BOB, TEAM = "@everturn:everturn.test", "@ann:everturn.test", "@bob:everturn.test", "!team:everturn.test"
 AROUND = {"room", "invitation"}  # lists of state
 NOTHING = {"ours", "plain_in_a_group", "notice", "reaction", "press", "encrypted", "redacted"}
-WORDS = {  # the words, and who
+TEXTS = {  # the text, and who
     "message": ("what is new?", ANN),
     "formatted": ("**now**", ANN),
     "emote": ("* ann waves", ANN),
@@ -30,23 +30,23 @@ LISTENING = {
     "plain_in_a_group": ("lunch?", ANN),
     "file_without_words": ("[document: list.txt]", ANN),
 }
-CHANGES = {  # what happened to which message, the words, and who
+CHANGES = {  # what happened to which message, the text, and who
     "edit": (Heard.EDITED, "message", "what is old?", ANN),
     "edited_by_another": (Heard.EDITED, "message", "nonsense", BOB),
     "redaction": (Heard.DELETED, "redacted", "", ANN),
 }
 
 
-def event(name: str) -> Event:
-    return msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=Event)
+def event(name: str) -> MatrixEvent:
+    return msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=MatrixEvent)
 
 
-def around(name: str) -> list[Event]:
+def around(name: str) -> list[MatrixEvent]:
     return understood(msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=list[msgspec.Raw]))
 
 
-def team() -> Room:
-    room = Room(TEAM)
+def team() -> MatrixRoom:
+    room = MatrixRoom(TEAM)
     room.hear(around("room"))
     return room
 
@@ -54,11 +54,11 @@ def team() -> Room:
 def read(name: str, *, listening: bool = False) -> Inbound | None:
     """As the adapter does it: with the message that it answers, which is one of ours here."""
     said = event(name)
-    return Reader(US, listening).read(said, team(), event("ours") if answers_to(said) else None)
+    return MatrixReader(US, listening).read(said, team(), event("ours") if answers_to(said) else None)
 
 
 def test_the_tables_name_every_payload() -> None:
-    tables = AROUND | NOTHING | WORDS.keys() | LISTENING.keys() | CHANGES.keys()
+    tables = AROUND | NOTHING | TEXTS.keys() | LISTENING.keys() | CHANGES.keys()
     assert {file.stem for file in FOLDER.iterdir()} == tables
 
 
@@ -67,12 +67,12 @@ def test_what_is_nothing_to_us(name: str) -> None:
     assert read(name) is None
 
 
-@pytest.mark.parametrize("name", [*WORDS, *LISTENING])
+@pytest.mark.parametrize("name", [*TEXTS, *LISTENING])
 def test_what_was_said(name: str) -> None:
     found = read(name, listening=name in LISTENING)
     assert found is not None
     assert (found.what, found.id, found.said_at) == (Heard.SAID, event(name).event_id, event(name).said_at)
-    assert (found.text, found.source.user_id) == (WORDS | LISTENING)[name]
+    assert (found.text, found.source.user_id) == (TEXTS | LISTENING)[name]
     assert (found.source.chat_id, found.source.chat_type, found.source.chat_name) == (TEAM, "group", "Team")
 
 
@@ -98,13 +98,13 @@ def test_what_came_with_it() -> None:
     assert sticker
     (document,), (picture,) = file.attachments, sticker.attachments
     assert (document.kind, document.name, document.mime, document.size) == ("document", "list.txt", "text/plain", 8)
-    assert (picture.kind, picture.words, picture.moving) == ("sticker", "a cat", False)
+    assert (picture.kind, picture.text, picture.moving) == ("sticker", "a cat", False)
     assert all(each.ref.startswith("mxc://everturn.test/") for each in (document, picture))
 
 
 @pytest.mark.parametrize(("name", "text"), [("press", "/approve 7"), ("reaction", None)])
 def test_an_emoji_beneath_a_question_of_ours_is_the_choice_it_stands_for(name: str, text: str | None) -> None:
-    found = Reader(US).press(event(name), event("ours"), team())
+    found = MatrixReader(US).press(event(name), event("ours"), team())
     assert (found.text if found else None) == text
     assert found is None or (found.source.user_id, found.source.message_id) == (BOB, event("ours").event_id)
 

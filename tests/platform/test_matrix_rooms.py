@@ -1,4 +1,4 @@
-"""Rooms of a real Synapse that can not be read, or not wholly: nobody's words are lost for it, and no other room waits."""
+"""Rooms of a real Synapse that cannot be read, or only in part: no message is lost by it, and no other room waits."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,15 +8,15 @@ from urllib.parse import quote
 import pytest
 
 from everturn.clock import SystemClock
-from everturn.decide.matrix_unread import LAST_FAILURES, TOO_MUCH, UNREADABLE
 from everturn.model import Inbound, ReadTo
 from everturn.platform.matrix.calls import Homeserver
 from everturn.platform.matrix.history import PAGES
 from everturn.platform.matrix.inviting import Invitations
-from everturn.platform.matrix.reading import Reader
-from everturn.platform.matrix.rooms import KnownRooms, Room
-from everturn.platform.matrix.syncing import Reading
-from everturn.platform.matrix.wire import Event
+from everturn.platform.matrix.reading import MatrixReader
+from everturn.platform.matrix.rooms import KnownRooms, MatrixRoom
+from everturn.platform.matrix.rules.unread import LAST_FAILURES, TOO_MUCH, UNREADABLE
+from everturn.platform.matrix.syncing import SyncReader
+from everturn.platform.matrix.wire import MatrixEvent
 from tests.contracts.matrix import MatrixDriver, everybody
 from tests.synapse import SynapseServer
 from tests.waiting import WAIT_S, within
@@ -38,18 +38,18 @@ class Hurried(SystemClock):
 
 
 class Brisk(SystemClock):
-    """A second of waiting takes a twentieth of one, and an hour still long enough that no room is passed over."""
+    """A second of waiting takes a twentieth of one, and an hour still long enough that no room is skipped."""
 
     def monotonic(self) -> float:
         return super().monotonic() * 20
 
 
-class Clumsy(Reader):
-    """Breaks its word when it reads a certain message, once."""
+class Clumsy(MatrixReader):
+    """Raises when it reads a certain message, once."""
 
     failed: ClassVar[set[str]] = set()
 
-    def read(self, event: Event, room: Room, answered: Event | None = None) -> Inbound | None:
+    def read(self, event: MatrixEvent, room: MatrixRoom, answered: MatrixEvent | None = None) -> Inbound | None:
         if event.content.get("body") == "odd" and room.id not in self.failed:
             self.failed.add(room.id)
             raise KeyError("result")
@@ -72,7 +72,7 @@ def places(found: list[Inbound | ReadTo]) -> list[bool]:
     return [bool(each.cursor) for each in found]
 
 
-async def test_a_room_that_can_not_be_read_is_read_later_and_nobody_else_waits(driver: MatrixDriver) -> None:
+async def test_a_room_that_cannot_be_read_is_read_later_and_nobody_else_waits(driver: MatrixDriver) -> None:
     """Promises 1 and 9: its messages come in their order, and until then the place is not committed."""
     driver.room("bob"), driver.room("ann")
     driver.proxy.fail("server", quote(driver.room("bob"), safe=""), times=10_000)
@@ -92,7 +92,7 @@ async def test_a_room_that_can_not_be_read_is_read_later_and_nobody_else_waits(d
 
 @pytest.mark.parametrize("broken", [False, True])
 async def test_a_room_whose_history_does_not_answer_keeps_nobody_waiting(driver: MatrixDriver, *, broken: bool) -> None:
-    """Promises 1, 3 and 9: others are heard at once, again and again; its own hole is read before what came after it."""
+    """Promises 1, 3 and 9: others are read at once, again and again; its own gap is read before what came after it."""
     driver.room("bob"), driver.room("ann")
     driver.after = driver.bot.asks("GET", "/sync", params={"timeout": 0})["next_batch"]
     for text in ("one", "two", "three"):
@@ -108,16 +108,16 @@ async def test_a_room_whose_history_does_not_answer_keeps_nobody_waiting(driver:
         others += await heard(reading, 1)
     assert [each.fault for each in driver.proxy.calls if each.path.endswith("/messages")] == ["hang"]
     assert (said(others), places(others)) == (["hello", "again", "and again"], [False] * 3)
-    driver.proxy.let_go(broken=broken)
+    driver.proxy.release(broken=broken)
     found = await heard(reading, 4)
     assert (said(found), places(found)) == (["one", "two", "three", "four"], [False, False, False, True])
 
 
 async def test_a_fault_of_ours_in_one_room_is_that_rooms_alone(driver: MatrixDriver) -> None:
-    """Promise 9: the others are heard, and it is read again before the place is committed."""
+    """Promise 9: the others are read, and it is read again before the place is committed."""
     server, clock, us = Homeserver(driver.proxy.url, driver.bot.token), Hurried(), driver.bot.user_id
     invitations = Invitations(server, "matrix", us, everybody, clock)
-    reading = Reading(server, Clumsy(us), KnownRooms(server), invitations, clock, poll_s=0.1)
+    reading = SyncReader(server, Clumsy(us), KnownRooms(server), invitations, clock, poll_s=0.1)
     driver.says("odd", "bob")
     driver.says("hello", "ann")
     found, place = list[Inbound | ReadTo](), await reading.begin(driver.after)
@@ -145,7 +145,7 @@ async def test_who_comes_in_while_a_room_is_asked_for_is_known(driver: MatrixDri
     carol.joins(room)
     driver.says("hello", "ann")
     assert said(await others) == ["hello"]
-    driver.proxy.let_go()
+    driver.proxy.release()
     (found,) = await heard(reading, 1)
     assert isinstance(found, Inbound)
     assert (found.text, found.source.chat_type) == ("one", "group")
@@ -188,6 +188,6 @@ async def test_more_than_is_read_afterwards_is_told_in_the_room_once(driver: Mat
         driver.after = driver.bot.asks("GET", "/sync", params={"timeout": 0})["next_batch"]
     for number in range(PAGES + 4):
         driver.says(str(number))
-    lives = [await heard(driver.connected(page=1).inbound(driver.after), PAGES + 1) for _ in range(2)]
-    assert [said(each) for each in lives] == [[str(number) for number in range(3, PAGES + 4)]] * 2
+    processes = [await heard(driver.connected(page=1).inbound(driver.after), PAGES + 1) for _ in range(2)]
+    assert [said(each) for each in processes] == [[str(number) for number in range(3, PAGES + 4)]] * 2
     assert driver.texts() == [TOO_MUCH]

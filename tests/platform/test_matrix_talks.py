@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
+from everturn.app.platforms import chat_platforms, close_all
 from everturn.clock import SystemClock
-from everturn.decide import admission_words
-from everturn.decide.admission import Admission, Policy
-from everturn.decide.display import Display
-from everturn.decide.pairing import CODE_CHARS
-from everturn.decide.streaming import Pace
-from everturn.gateway.parts import Settings
+from everturn.inbox.rows.inbox import read_cursor
+from everturn.lifecycle.parts import Settings
+from everturn.outbox.rules.display import Display
+from everturn.outbox.rules.streaming import Pace
+from everturn.people.rows.admission import approve_person, revoke
+from everturn.people.rules import admission_texts
+from everturn.people.rules.admission import AccessPolicy, Admission
+from everturn.people.rules.pairing import CODE_CHARS
 from everturn.platform.matrix import MatrixPlatform
-from everturn.platforms import chat_platforms, close_all
 from everturn.settings import Config, MatrixConfig, PlatformsConfig
 from everturn.store.open import open_store
-from everturn.store.operations.admission import let_in, revoke
-from everturn.store.operations.inbox import read_cursor
 from everturn.testing import ScriptedAgent, World
 from tests.contracts.matrix import MatrixDriver
 from tests.synapse import SynapseServer
@@ -41,7 +41,7 @@ async def reads(driver: MatrixDriver) -> None:
 
 
 class Held:
-    """Answers when it is let go, and then always."""
+    """Answers when it is released, and then always."""
 
     def __init__(self) -> None:
         self.began, self.go_on = asyncio.Event(), asyncio.Event()
@@ -49,21 +49,21 @@ class Held:
     async def run(self, turn: TurnContext) -> Answer:
         self.began.set()
         await self.go_on.wait()
-        return Answer(f"echo: {turn.words}")
+        return Answer(f"echo: {turn.text}")
 
 
 class Grows:
-    """Says a word more each time it is let, then ends."""
+    """Streams a word more each time it is released, then ends."""
 
-    def __init__(self, *words: str) -> None:
-        self._words = words
+    def __init__(self, *text: str) -> None:
+        self._text = text
         self.go_on = asyncio.Semaphore(0)
 
     async def run(self, turn: TurnContext) -> Answer:
-        for place in range(1, len(self._words) + 1):
-            turn.stream(" ".join(self._words[:place]))
+        for place in range(1, len(self._text) + 1):
+            turn.stream(" ".join(self._text[:place]))
             await self.go_on.acquire()
-        return Answer(" ".join(self._words))
+        return Answer(" ".join(self._text))
 
 
 async def test_an_answer_grows_in_one_message_and_people_see_that_they_are_heard(
@@ -91,9 +91,9 @@ async def test_an_answer_grows_in_one_message_and_people_see_that_they_are_heard
 async def test_who_comes_into_a_chat_of_two_does_not_continue_the_conversation_of_who_left(
     driver: MatrixDriver, tmp_path: Path
 ) -> None:
-    """Promise 8: the room is a chat of two again, and its session is still the one of who left."""
+    """Promise 8: the room is a chat of two again, and its session is still the one of the person who left."""
     ann, bob, room = driver.person("ann"), driver.person("bob"), driver.room("ann")
-    agent = ScriptedAgent(answer=lambda turn: f"{turn.words}: {turn.earlier} messages before")
+    agent = ScriptedAgent(answer=lambda turn: f"{turn.text}: {turn.earlier} messages before")
     async with World(database(tmp_path), agent, [driver.connected()]) as world:
         await reads(driver)
         for words, before in (("my secret", 0), ("and more", 2)):
@@ -119,7 +119,7 @@ async def test_who_may_invite_is_what_the_settings_and_the_rows_say(driver: Matr
     )
     rooms = [each.direct(bot.user_id) for each in people]
     store = await open_store(database(tmp_path))
-    await store.run(let_in, "matrix", [bob.user_id], None, 0.0, owner=False)
+    await store.run(approve_person, "matrix", [bob.user_id], None, 0.0, owner=False)
     await store.run(revoke, "matrix", eve.user_id, 0.0)
     made = chat_platforms(Config(platforms=PlatformsConfig(matrix=own)), tmp_path, SystemClock(), store)
     assert isinstance(made[0], MatrixPlatform)
@@ -137,7 +137,7 @@ async def test_a_stranger_in_a_chat_of_two_gets_a_code_once_and_is_let_in_by_it(
 ) -> None:
     """Promise 11, in a chat that the account is in already: an invitation to another one would be declined."""
     eve, room = driver.person("eve"), driver.room("eve")
-    settings = Settings(burst_s=0.0, admission=Admission(policies={"matrix": Policy(unknown="pair")}))
+    settings = Settings(burst_s=0.0, admission=Admission(policies={"matrix": AccessPolicy(unknown="pair")}))
     async with World(database(tmp_path), ScriptedAgent(), [driver.connected()], settings=settings) as world:
         await reads(driver)
         last = [eve.says(room, text) for text in ("hello", "anybody there?")][-1]
@@ -151,7 +151,7 @@ async def test_a_stranger_in_a_chat_of_two_gets_a_code_once_and_is_let_in_by_it(
         await eve.until(lambda: "echo: hello again" in driver.texts("eve"))
         await world.gateway.outbox.quiet()
     assert paired.person == f"matrix:{eve.user_id}"
-    assert driver.texts("eve") == [asked, admission_words.let_in(), "echo: hello again"]
+    assert driver.texts("eve") == [asked, admission_texts.approved(), "echo: hello again"]
 
 
 @pytest.mark.prove

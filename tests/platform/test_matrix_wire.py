@@ -1,4 +1,4 @@
-"""Answers of homeservers as they should not be: each is one of our errors, or read as far as it makes sense."""
+"""Invalid responses of homeservers: each becomes one of our errors, or is read as far as it makes sense."""
 
 from typing import Any
 
@@ -6,21 +6,21 @@ import msgspec
 import pytest
 
 from everturn.clock import SystemClock
-from everturn.decide.admission import Verdict
-from everturn.decide.matrix_errors import Missing
 from everturn.errors import OutcomeUnknown
 from everturn.model import SessionSource
+from everturn.people.rules.admission import AccessVerdict
 from everturn.platform.matrix import MatrixSettings
 from everturn.platform.matrix.calls import Homeserver
 from everturn.platform.matrix.inviting import Invitations
 from everturn.platform.matrix.nesting import DEEPEST, flattened
-from everturn.platform.matrix.reading import Reader
+from everturn.platform.matrix.reading import MatrixReader
 from everturn.platform.matrix.requesting import read_answer
-from everturn.platform.matrix.rooms import Room
+from everturn.platform.matrix.rooms import MatrixRoom
+from everturn.platform.matrix.rules.errors import MatrixNotFound
 from everturn.platform.matrix.wire import (
-    Event,
+    HistoryPage,
     Invited,
-    Page,
+    MatrixEvent,
     Sync,
     content_of,
     event_id_of,
@@ -32,7 +32,7 @@ from everturn.platform.matrix.wire import (
 
 @pytest.mark.parametrize("answer", [b"", b"<html>", b"[]", b"\xff", b'{"a":' * 100_000])
 def test_what_is_not_understood_leaves_the_outcome_open(answer: bytes) -> None:
-    with pytest.raises(OutcomeUnknown, match="not understood"):
+    with pytest.raises(OutcomeUnknown, match="cannot be read"):
         read_answer(answer, dict[str, Any])
 
 
@@ -40,7 +40,7 @@ def test_a_place_that_is_null_is_none() -> None:
     room = b'{"timeline": {"events": [], "limited": true, "prev_batch": null}}'
     news = read_answer(b'{"next_batch": "s1", "rooms": {"join": {"!a:x": ' + room + b"}}}", Sync)
     assert news.rooms.join["!a:x"].timeline.prev_batch is None
-    assert read_answer(b'{"chunk": [], "end": null}', Page).end is None
+    assert read_answer(b'{"chunk": [], "end": null}', HistoryPage).end is None
 
 
 @pytest.mark.parametrize(("size", "read"), [(7, 7), (True, 0), ("7", 0), (-1, 0), (None, 0)])
@@ -76,8 +76,8 @@ def test_what_can_be_no_id_is_none(named: object, read: str) -> None:
 def test_a_thread_that_can_be_none_is_no_thread() -> None:
     relation = {"rel_type": "m.thread", "event_id": "$" + "a" * 9000}
     said = {"msgtype": "m.text", "body": "hello", "m.relates_to": relation}
-    event = Event(type="m.room.message", sender="@ann:x", event_id="$1", content=said)
-    found = Reader("@bot:x").read(event, Room("!a:x"))
+    event = MatrixEvent(type="m.room.message", sender="@ann:x", event_id="$1", content=said)
+    found = MatrixReader("@bot:x").read(event, MatrixRoom("!a:x"))
     assert found is not None
     assert (found.text, found.source.thread_id) == ("hello", None)
 
@@ -108,7 +108,7 @@ def nested(levels: int) -> object:
 async def test_what_can_have_no_address_is_not_there() -> None:
     """Nothing is asked: the server of this test does not exist."""
     server = Homeserver("http://nowhere.invalid", "secret")
-    with pytest.raises(Missing, match="address"):
+    with pytest.raises(MatrixNotFound, match="address"):
         await server.event("!a:x", "/" * 22_000)
     await server.close()
 
@@ -122,9 +122,9 @@ async def test_who_invites_is_whom_our_own_homeserver_names() -> None:
     """Promise 11: what stands before the invitation itself was chosen by the server of who invites."""
     asked = []
 
-    async def welcome(source: SessionSource) -> Verdict:
+    async def welcome(source: SessionSource) -> AccessVerdict:
         asked.append(source.user_id)
-        return Verdict.SILENT
+        return AccessVerdict.SILENT
 
     server = Homeserver("http://nowhere.invalid", "secret")
     invitations = Invitations(server, "matrix", "@bot:x", welcome, SystemClock())
@@ -137,13 +137,14 @@ async def test_who_invites_is_whom_our_own_homeserver_names() -> None:
 
 def test_names_that_are_no_texts_are_none() -> None:
     """To show one that is nested so deep as this fails."""
-    room, odd = Room("!a:x"), nested(100_000)
+    room, odd = MatrixRoom("!a:x"), nested(100_000)
     told = {"m.room.member": "displayname", "m.room.name": "name", "m.room.canonical_alias": "alias"}
     content = {"membership": "join", "predecessor": {"room_id": odd}}
     room.hear(
-        Event(type=kind, sender="@a:x", state_key="@a:x", content={**content, name: odd}) for kind, name in told.items()
+        MatrixEvent(type=kind, sender="@a:x", state_key="@a:x", content={**content, name: odd})
+        for kind, name in told.items()
     )
-    room.hear([Event(type="m.room.create", sender="@a:x", state_key="", content=content)])
+    room.hear([MatrixEvent(type="m.room.create", sender="@a:x", state_key="", content=content)])
     assert (room.title("@b:x"), room.before) == ("a", "")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from everturn.testing_matrix import Fault, MatrixProxy
+from everturn.testing.matrix import MatrixFault, MatrixProxy
 from tests.synapse import Person, SynapseServer
 from tests.waiting import WAIT_S
 
@@ -67,17 +67,17 @@ async def synced(proxy: MatrixProxy, who: Person, **params: str) -> Any:
 @pytest.mark.parametrize(
     ("fault", "code", "done"),
     [
-        (Fault("flood", "send", retry_after_ms=3000), 429, 0),
-        (Fault("server", "send"), 502, 0),
-        (Fault("server", "send", accepted=True), 502, 1),
-        (Fault("reset", "send", accepted=True), 0, 1),
-        (Fault("error", "send", code=403, errcode="M_FORBIDDEN"), 403, 0),
-        (Fault("slow", "send", seconds=0.2), 200, 1),
-        (Fault("flood", "sync"), 200, 1),
+        (MatrixFault("flood", "send", retry_after_ms=3000), 429, 0),
+        (MatrixFault("server", "send"), 502, 0),
+        (MatrixFault("server", "send", accepted=True), 502, 1),
+        (MatrixFault("reset", "send", accepted=True), 0, 1),
+        (MatrixFault("error", "send", code=403, errcode="M_FORBIDDEN"), 403, 0),
+        (MatrixFault("slow", "send", seconds=0.2), 200, 1),
+        (MatrixFault("flood", "sync"), 200, 1),
     ],
 )
 async def test_the_way_to_the_homeserver_misbehaves_on_order(
-    synapse: SynapseServer, fault: Fault, code: int, done: int
+    synapse: SynapseServer, fault: MatrixFault, code: int, done: int
 ) -> None:
     ann, began = synapse.stranger("orders"), time.monotonic()
     room = ann.makes_room()

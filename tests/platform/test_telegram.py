@@ -1,4 +1,4 @@
-"""Telegram: what it says becomes what the gateway hears, and what we say appears there."""
+"""Telegram: its updates become messages for the gateway, and our messages appear there."""
 
 import asyncio
 import time
@@ -10,26 +10,26 @@ import httpx
 import pytest
 from msgspec.structs import replace as replace_in
 
-from everturn.decide import approval_words
-from everturn.decide.quoting import in_reply
-from everturn.decide.rights import Rights, Scope
-from everturn.decide.text import utf16
 from everturn.errors import OutcomeUnknown, Refused, TryLater
-from everturn.media import Media
+from everturn.home.files import Media
+from everturn.inbox.rules.quoting import in_reply
 from everturn.model import Attachment, Heard, Inbound, SessionSource
+from everturn.outbox.rules.text import utf16
+from everturn.people.rules.rights import ChatRights, Rights
 from everturn.platform import interface
 from everturn.platform.interface import Choice, Contact, Outgoing
 from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.calls import done
 from everturn.platform.telegram.wire import WANTED
-from everturn.platform.trust import trusted
+from everturn.platform.tls import trusted
 from everturn.testing import ManualClock, ScriptedAgent, World
-from everturn.testing_platform import Pauses
-from everturn.testing_telegram import BOT_ID, TOKEN, group, topic, upgrade
+from everturn.testing.platform import Pauses
+from everturn.testing.telegram import BOT_ID, TOKEN, group, topic, upgrade
+from everturn.turns.rules import approval_texts
 from tests.contracts.platform import MARKED_CALLS
 from tests.contracts.telegram import TelegramDriver
-from tests.crash.streaming import Hasty
-from tests.gateway.scenes import while_time_passes
+from tests.crash.streaming import FastClock
+from tests.scenes import while_time_passes
 from tests.waiting import WAIT_S, within
 
 
@@ -66,11 +66,11 @@ async def test_each_is_offered_the_commands_that_they_may_use(driver: TelegramDr
     is not worth an error.
     """
     ann = driver.person("Ann")
-    scope = Scope(admins=("999",), commands=("status",))
+    scope = ChatRights(admins=("999",), commands=("status",))
     rights = Rights(owners=(f"telegram:{ann.id}", "telegram:555", "api:1"), scopes={"telegram:group": scope})
     ann.says("hello")
     driver.telegram.fail("flood", "setMyCommands", retry_after=1)
-    reading = driver.connected(rights=rights, clock=Hasty(time.time(), 1000), poll_s=0).inbound(None)
+    reading = driver.connected(rights=rights, clock=FastClock(time.time(), 1000), poll_s=0).inbound(None)
     assert (await anext(reading)).text == "hello"  # nobody waits for the menus
     waiting = asyncio.ensure_future(anext(reading))
     commands = driver.telegram.state.commands
@@ -236,7 +236,7 @@ async def test_an_album_is_answered_once_whatever_becomes_of_its_photos(driver: 
     assert answers[0].count("image/png") == 2
     (told,) = [each for each in driver.texts("Ann") if each.startswith("I did not get")]
     assert told == (
-        "I did not get film.bin (the file is larger than the 20 MB that Telegram gives to a bot). I answer without it."
+        "I did not get film.bin (the file is larger than the 20 MB that Telegram lets a bot download). I answer without it."
     )
     assert len(list((tmp_path / "files").iterdir())) == 2
 
@@ -260,7 +260,7 @@ async def test_a_button_is_a_command_and_is_answered_after_it_is_taken(driver: T
 async def test_a_question_shows_the_call_exactly(driver: TelegramDriver, call: str) -> None:
     """Markup is not read in it: `[the docs](https://...)` would hide what else the command does."""
     ann, platform = driver.person("Ann"), driver.connected()
-    ask = approval_words.question("run_command", call, 7, 60, approvers=False)
+    ask = approval_texts.request("run_command", call, 7, 60, approvers=False)
     number = int(await platform.ask(driver.place("Ann"), ask, [Choice("Yes", "/approve 7")], "1-0"))
     (shown,) = (each for each in driver.telegram.screen(ann.id) if each["message_id"] == number)
     assert shown["text"].splitlines()[2] == call
@@ -373,12 +373,12 @@ async def test_what_belongs_into_a_topic_that_was_deleted_is_said_in_the_forum(
     assert driver.telegram.texts(forum) == ["hello", "a file"]
 
 
-async def test_what_can_not_have_left_is_never_in_doubt(driver: TelegramDriver) -> None:
-    """Numbers that are none, and connections that are closed; an answer that the library can not read is in doubt."""
+async def test_the_outcome_of_what_cannot_have_left_is_never_unknown(driver: TelegramDriver) -> None:
+    """Numbers that are none, and closed connections; a response that the library cannot read is an unknown outcome."""
     platform, place = driver.connected(), driver.place()
     strange = replace_in(place, thread_id="not a number")
     for call in (platform.send(strange, "x", "1-0"), platform.edit(place, "x", "x"), platform.delete(place, "x")):
-        with pytest.raises(Refused, match="number"):
+        with pytest.raises(Refused, match="not an id of a Telegram message"):
             await call
     await platform.typing(strange)
     await platform.react(place, "x", "👀")
@@ -425,7 +425,7 @@ async def test_an_update_that_nobody_understands_holds_up_nothing(driver: Telegr
     update = b'{"update_id":1,"message":{"message_id":1,"chat":{"id":1,"type":"private"},"text":"%b"}}'
     nested = update.replace(b'"text"', b'"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"text"')
     for body in (update % b"\xff", nested % b"deep"):
-        assert await platform.hear(body) == []
+        assert await platform.read_webhook(body) == []
 
 
 async def test_the_words_of_a_message_are_heard_however_strange_the_rest_of_it_is(driver: TelegramDriver) -> None:
@@ -462,8 +462,8 @@ async def test_a_revoked_token_is_told_with_its_remedy_and_never_shown(
     assert TOKEN.partition(":")[2] not in told
 
 
-async def test_the_webhook_is_told_anew_in_each_life_and_drops_nothing(driver: TelegramDriver) -> None:
-    """Telegram does not say with which secret it comes, and an earlier life may have had another token."""
+async def test_the_webhook_is_set_again_by_each_process_and_drops_nothing(driver: TelegramDriver) -> None:
+    """Telegram does not say with which secret it posts, and an earlier process may have had another token."""
     url, clock = "http://127.0.0.1:9/hooks/telegram/1", Pauses(0)
     driver.says("hello")
     async with httpx.AsyncClient() as client:
@@ -490,8 +490,8 @@ async def test_a_webhook_that_nothing_came_through_proves_nothing(driver: Telegr
     reading = asyncio.ensure_future(anext(platform.inbound(None)))
     await clock.enough.wait()
     assert platform.contact == Contact()
-    assert platform.contact.answers == 3  # it knows us, and of where it finds us
-    await platform.hear(b'{"update_id":1}')
+    assert platform.contact.answers == 3  # it knows us and our URL
+    await platform.read_webhook(b'{"update_id":1}')
     assert platform.contact.received_at is not None
     reading.cancel()
 

@@ -12,32 +12,34 @@ from typing import Any
 import httpx
 import pytest
 
-from everturn.decide.admission import Admission, Policy
-from everturn.decide.busy import ALBUM_S
-from everturn.decide.keys import Isolation
 from everturn.errors import StoreUnavailable
-from everturn.gateway.parts import Settings
-from everturn.media import Media
+from everturn.home.files import Media
+from everturn.inbox.rules.attachments import MediaRules
+from everturn.inbox.rules.busy import ALBUM_S
+from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
+from everturn.people.rules.admission import AccessPolicy, Admission
 from everturn.platform.api import ApiPlatform
 from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.adapter import SECRET_HEADER
+from everturn.sessions.rules.keys import Isolation
 from everturn.store.interface import Op, sql
 from everturn.testing import ManualClock, ScriptedAgent, World
-from everturn.testing_telegram import BOT_ID, group
+from everturn.testing.telegram import BOT_ID, group
 from everturn.web.hooks import Hooks
-from everturn.web.server import make_app, serve
+from everturn.web.wire.server import make_app, serve
 from tests.contracts.telegram import TelegramDriver
 from tests.crash.streaming import UNHURRIED
-from tests.gateway.scenes import die, while_time_passes
 from tests.postgres import free_port
+from tests.scenes import die, while_time_passes
 from tests.waiting import WAIT_S, read_until, within
 from tests.web.composition import Desk
 
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMED = "@everturn_bot what is this?"
 PATH = f"/hooks/telegram/{BOT_ID}"
-PLAIN = Settings(burst_s=0.0, patience=UNHURRIED)
+# Files come over real HTTP, while the clock of the gateway is moved on: their limit must be far beyond what a test lets pass.
+PLAIN = Settings(burst_s=0.0, patience=UNHURRIED, media=MediaRules(fetch_s=86_400))
 
 
 class Watched(ManualClock):
@@ -96,7 +98,7 @@ class Scene:
         return [each for each in self.driver.telegram.texts(self.team) if each.startswith("echo:")]
 
     async def answered(self, *photos: int) -> None:
-        """So many answers, to so many photos each, or to words."""
+        """So many answers, to so many photos each, or to texts."""
         world, parts = self.gateway, sum(max(1, each) for each in photos)
         assert world is not None
         await read_until(lambda: world.store.read(stored), lambda found: found >= parts)
@@ -104,7 +106,7 @@ class Scene:
         assert [each.count("image/png") for each in self.answers()] == list(photos)
 
     async def nothing_was_kept(self, world: World) -> None:
-        """What is said next in the group is the only thing that ever was."""
+        """Assert that the group's conversation began only with the next message."""
         self.driver.person("Ann").says("@everturn_bot are you there?", chat=self.team)
         await self.answered(0)
         assert await world.store.read(stored) == 1
@@ -149,7 +151,7 @@ async def test_nothing_is_kept_of_an_album_that_does_not_name_us(scene: Scene) -
 
 
 async def test_the_part_with_our_name_may_come_last_and_in_another_batch(scene: Scene) -> None:
-    """What comes between does not wait, and comes once."""
+    """What arrives between does not wait, and arrives once."""
     clock = Watched()
     async with scene.world(clock=clock):
         scene.sends("one")
@@ -164,7 +166,7 @@ async def test_the_part_with_our_name_may_come_last_and_in_another_batch(scene: 
         await clock.pass_by(ALBUM_S / 4)
         await scene.answered(0, 3)
         await scene.driver.until(lambda: scene.driver.acknowledged() == 4)
-    said = [scene.answers()[1].index(words) for words in ("one", "two", "what is this?")]
+    said = [scene.answers()[1].index(text) for text in ("one", "two", "what is this?")]
     assert said == sorted(said)
 
 
@@ -215,7 +217,7 @@ async def test_a_gateway_that_ends_before_our_name_comes_has_let_nothing_go(scen
         await scene.answered(3)
 
 
-async def test_what_follows_our_name_is_ours_in_the_next_life_too(scene: Scene) -> None:
+async def test_what_follows_our_name_is_ours_after_a_restart_too(scene: Scene) -> None:
     async with scene.world():
         scene.sends(NAMED)
         await scene.answered(1)
@@ -241,7 +243,7 @@ async def test_somebody_else_may_speak_between_the_parts(scene: Scene) -> None:
 
 
 async def test_who_may_not_speak_is_not_heard_with_an_album_either(scene: Scene) -> None:
-    admission = Admission(policies={"telegram": Policy(allow=(str(scene.driver.person("Ann").id),))})
+    admission = Admission(policies={"telegram": AccessPolicy(allow=(str(scene.driver.person("Ann").id),))})
     async with scene.world(settings=replace(PLAIN, admission=admission)) as world:
         scene.sends("", NAMED, "", who="Bob")
         scene.sends("", album="b", who="Bob")
@@ -252,8 +254,8 @@ async def test_who_may_not_speak_is_not_heard_with_an_album_either(scene: Scene)
 
 
 @dataclass
-class Door:
-    """Where Telegram comes to; it may be told that nothing can be stored."""
+class WebhookClient:
+    """The webhook endpoint; it may be told that nothing can be stored."""
 
     scene: Scene
     world: World
@@ -261,12 +263,12 @@ class Door:
     trouble: list[str]
     numbers: Iterator[int]
 
-    async def brings(self, *captions: str, album: str = "a", at_once: bool = False) -> list[int]:
-        """Parts of an album, one after the other or all at once; what we answered."""
-        posts = [self._brings(caption, album) for caption in captions]
+    async def posts_album(self, *captions: str, album: str = "a", at_once: bool = False) -> list[int]:
+        """Post parts of an album, one after the other or all at once; returns our responses."""
+        posts = [self._post_photo(caption, album) for caption in captions]
         return await asyncio.gather(*posts) if at_once else [await each for each in posts]
 
-    async def _brings(self, caption: str, album: str) -> int:
+    async def _post_photo(self, caption: str, album: str) -> int:
         number, ann = next(self.numbers), self.scene.driver.person("Ann")
         file = self.scene.driver.telegram.state
         file.files[f"f{number}"] = PNG + b"%d" % number
@@ -278,7 +280,7 @@ class Door:
         return await self.posts({"update_id": number, "message": message})
 
     async def posts(self, update: dict[str, Any]) -> int:
-        """One update, and again as long as we do not take it."""
+        """Post one update, and again as long as we do not accept it."""
         platform = self.world.platforms["telegram"]
         assert isinstance(platform, TelegramPlatform)
         headers = {SECRET_HEADER.decode(): platform.secret}
@@ -289,7 +291,7 @@ class Door:
 
 
 @asynccontextmanager
-async def door(scene: Scene, first: int = 1000, **own: Any) -> AsyncIterator[Door]:
+async def webhook(scene: Scene, first: int = 1000, **own: Any) -> AsyncIterator[WebhookClient]:
     port, trouble = free_port(), list[str]()
     async with scene.world(hook_url=f"http://127.0.0.1:{port}{PATH}", **own) as world:
 
@@ -306,50 +308,50 @@ async def door(scene: Scene, first: int = 1000, **own: Any) -> AsyncIterator[Doo
         serving = await serve(app, "127.0.0.1", port)
         try:
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-                yield Door(scene, world, client, trouble, itertools.count(first))
+                yield WebhookClient(scene, world, client, trouble, itertools.count(first))
         finally:
             await serving.close()
 
 
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("place", [0, 1, 2])
-async def test_an_album_that_is_brought_is_one_message(scene: Scene, place: int, *, at_once: bool) -> None:
-    async with door(scene) as hook:
+async def test_an_album_by_webhook_is_one_message(scene: Scene, place: int, *, at_once: bool) -> None:
+    async with webhook(scene) as hook:
         captions = [NAMED if number == place else "" for number in range(3)]
-        assert await hook.brings(*captions, at_once=at_once) == [200, 200, 200]
+        assert await hook.posts_album(*captions, at_once=at_once) == [200, 200, 200]
         await scene.answered(3)
         assert await hook.world.store.read(stored) == 3
 
 
-async def test_telegram_itself_brings_an_album_whole(scene: Scene) -> None:
-    async with door(scene):
+async def test_telegram_itself_posts_an_album_whole(scene: Scene) -> None:
+    async with webhook(scene):
         scene.sends("", "", NAMED)
         await scene.answered(3)
 
 
-async def test_nothing_is_kept_of_an_album_that_is_brought_and_does_not_name_us(scene: Scene) -> None:
+async def test_nothing_is_kept_of_an_album_by_webhook_that_does_not_name_us(scene: Scene) -> None:
     clock = ManualClock()
-    async with door(scene, clock=clock) as hook:
-        await hook.brings("for all", "", "/status@other_bot")
+    async with webhook(scene, clock=clock) as hook:
+        await hook.posts_album("for all", "", "/status@other_bot")
         clock.advance(60)
-        await hook.brings(NAMED)  # much later: what was said before is forgotten
+        await hook.posts_album(NAMED)  # much later: what was said before is forgotten
         await scene.answered(1)
         assert await hook.world.store.read(stored) == 1
 
 
-async def test_what_can_not_be_stored_at_first_is_brought_again_with_its_album(scene: Scene) -> None:
-    async with door(scene) as hook:
+async def test_what_cannot_be_stored_at_first_is_posted_again_with_its_album(scene: Scene) -> None:
+    async with webhook(scene) as hook:
         hook.trouble.append("the disk is full")
-        assert await hook.brings("", NAMED) == [200, 200]
+        assert await hook.posts_album("", NAMED) == [200, 200]
         hook.trouble.append("the disk is full")
-        assert await hook.brings("") == [200]
+        assert await hook.posts_album("") == [200]
         await scene.answered(3)
 
 
-async def test_what_is_brought_after_our_name_is_ours_in_the_next_life_too(scene: Scene) -> None:
-    async with door(scene) as hook:
-        await hook.brings(NAMED)
+async def test_what_arrives_by_webhook_after_our_name_is_ours_after_a_restart_too(scene: Scene) -> None:
+    async with webhook(scene) as hook:
+        await hook.posts_album(NAMED)
         await scene.answered(1)
-    async with door(scene, first=2000) as hook:
-        await hook.brings("", "")
+    async with webhook(scene, first=2000) as hook:
+        await hook.posts_album("", "")
         await scene.answered(1, 2)

@@ -1,4 +1,4 @@
-"""What was said on the local Telegram while the gateway was away, by Telegram's own dates, as the platform's `backlog` says."""
+"""Messages on the local Telegram while the gateway was disconnected, by Telegram's own dates and the setting `backlog`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

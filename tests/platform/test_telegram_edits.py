@@ -1,4 +1,4 @@
-"""Edits that Telegram brings by webhook: the last words count while a message waits, in whatever order they come."""
+"""Edits that Telegram posts by webhook: the last text counts while a message waits, in whatever order they arrive."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,14 +10,14 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from everturn.gateway.parts import Settings
+from everturn.lifecycle.parts import Settings
 from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.adapter import SECRET_HEADER
 from everturn.testing import World
-from everturn.testing_telegram import BOT_ID
+from everturn.testing.telegram import BOT_ID
 from everturn.web.hooks import Hooks
 from tests.contracts.telegram import TelegramDriver
-from tests.gateway.scenes import Actor, answer_to
+from tests.scenes import Actor, answer_to
 
 ANN = {"id": 1001, "is_bot": False, "first_name": "Ann"}
 PATH = f"/hooks/telegram/{BOT_ID}"
@@ -43,7 +43,7 @@ FIRST, SECOND = update(3, "one", of=2), update(4, "two", of=2)
 
 
 class Hook:
-    """A gateway at whose door updates are left."""
+    """A gateway to whose webhook updates are posted."""
 
     def __init__(self, world: World, platform: TelegramPlatform) -> None:
         app = Starlette(routes=Hooks([platform], world.gateway.intake.take).routes())
@@ -57,22 +57,22 @@ class Hook:
             assert answer.status_code == 200
 
     async def brings_at_once(self, *updates: dict[str, Any]) -> None:
-        """In requests that run side by side."""
+        """In concurrent requests."""
         await asyncio.gather(*(self.brings(each) for each in updates))
 
 
 @asynccontextmanager
-async def at_the_door(folder: Path, driver: TelegramDriver, agent: Actor) -> AsyncIterator[Hook]:
+async def at_the_webhook(folder: Path, driver: TelegramDriver, agent: Actor) -> AsyncIterator[Hook]:
     platform = driver.connected(hook_url="http://127.0.0.1:1/")
     url = f"sqlite:///{folder / 'everturn.db'}"
     async with World(url, agent, [platform], settings=QUEUED) as world:
         yield Hook(world, platform)
 
 
-async def answered_with(driver: TelegramDriver, agent: Actor, words: str) -> None:
+async def answered_with(driver: TelegramDriver, agent: Actor, text: str) -> None:
     agent.release("hold")
     await driver.until(lambda: len(driver.texts("Ann")) == 2)
-    assert driver.texts("Ann")[1] == answer_to(words)
+    assert driver.texts("Ann")[1] == answer_to(text)
 
 
 ORDERS = [
@@ -91,7 +91,7 @@ async def test_the_last_words_count_whatever_comes_first(
     tmp_path: Path, updates: Sequence[dict[str, Any]], *, at_once: bool
 ) -> None:
     agent = Actor()
-    async with TelegramDriver() as driver, at_the_door(tmp_path, driver, agent) as hook:
+    async with TelegramDriver() as driver, at_the_webhook(tmp_path, driver, agent) as hook:
         driver.person("Ann")
         await hook.brings(HOLD)
         await agent.held("hold")
@@ -99,15 +99,15 @@ async def test_the_last_words_count_whatever_comes_first(
         await answered_with(driver, agent, "two")
 
 
-async def test_an_edit_that_a_newer_one_overtook_is_without_effect_in_the_next_life_too(tmp_path: Path) -> None:
+async def test_an_edit_that_a_newer_one_overtook_is_without_effect_after_a_restart_too(tmp_path: Path) -> None:
     agent = Actor()
     async with TelegramDriver() as driver:
         driver.person("Ann")
-        async with at_the_door(tmp_path, driver, agent) as hook:
+        async with at_the_webhook(tmp_path, driver, agent) as hook:
             await hook.brings(HOLD)
             await agent.held("hold")
             await hook.brings(SAID, SECOND)
-        async with at_the_door(tmp_path, driver, agent) as hook:
+        async with at_the_webhook(tmp_path, driver, agent) as hook:
             await agent.held("hold")
             await hook.brings(FIRST)
             agent.release("hold")

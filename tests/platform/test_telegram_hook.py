@@ -1,4 +1,4 @@
-"""Telegram brings its updates to our door: with the secret, answered after the commit, and closed to everybody else."""
+"""Telegram posts its updates to our webhook: with the secret, answered after the commit, and closed to everybody else."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,9 +13,9 @@ from everturn.model import Inbound
 from everturn.platform.api import ApiPlatform
 from everturn.platform.telegram import TelegramPlatform
 from everturn.testing import ScriptedAgent, World
-from everturn.testing_telegram import BOT_ID
+from everturn.testing.telegram import BOT_ID
 from everturn.web.hooks import Hooks
-from everturn.web.server import make_app, serve
+from everturn.web.wire.server import make_app, serve
 from tests.contracts.telegram import TelegramDriver
 from tests.postgres import free_port
 from tests.web.composition import Desk
@@ -26,7 +26,7 @@ HEADER = "x-telegram-bot-api-secret-token"
 
 @dataclass
 class Scene:
-    """A gateway that Telegram comes to; what it took is noted as it is committed."""
+    """A gateway with a webhook; what it stores is recorded as it is committed."""
 
     driver: TelegramDriver
     platform: TelegramPlatform
@@ -72,7 +72,7 @@ async def test_what_telegram_brings_is_taken_once_and_answered(tmp_path: Path) -
         assert scene.platform.contact.received_at is not None
 
 
-async def test_what_waits_when_polling_becomes_a_webhook_is_brought(tmp_path: Path) -> None:
+async def test_what_waits_when_polling_becomes_a_webhook_is_delivered(tmp_path: Path) -> None:
     """Read and not acknowledged, or never read: nothing is dropped by the switch, in either direction."""
     async with TelegramDriver() as driver:
         driver.says("read")
@@ -87,7 +87,7 @@ async def test_what_waits_when_polling_becomes_a_webhook_is_brought(tmp_path: Pa
         assert (await anext(driver.connected().inbound(None))).text == "back"
 
 
-async def test_a_button_that_is_brought_is_answered_too(tmp_path: Path) -> None:
+async def test_a_button_press_by_webhook_is_answered_too(tmp_path: Path) -> None:
     async with TelegramDriver() as driver, hooked(tmp_path, driver) as scene:
         ann = driver.person("Ann")
         await driver.until(lambda: driver.telegram.state.hook)
@@ -100,8 +100,8 @@ async def test_a_button_that_is_brought_is_answered_too(tmp_path: Path) -> None:
         assert [each.text for each in scene.taken] == ["/status"]
 
 
-async def test_what_can_not_be_stored_now_is_not_taken_and_nobody_waits_for_it(tmp_path: Path) -> None:
-    """Promise 1: Telegram brings it again."""
+async def test_what_cannot_be_stored_now_is_not_taken_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    """Promise 1: Telegram posts it again."""
     async with (
         TelegramDriver() as driver,
         hooked(tmp_path, driver) as scene,

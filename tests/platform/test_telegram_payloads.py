@@ -9,20 +9,20 @@ import msgspec
 import pytest
 from telegram import Bot, Update
 
-from everturn.decide.quoting import in_reply
+from everturn.inbox.rules.quoting import in_reply
 from everturn.model import Heard, Inbound
-from everturn.platform.telegram.reading import Reader
-from everturn.platform.telegram.wire import STRANGE, only_words, read_update
-from everturn.testing_telegram import BOT_ID, TOKEN
+from everturn.platform.telegram.reading import TelegramReader
+from everturn.platform.telegram.wire import UNREADABLE, read_update, text_only
+from everturn.testing.telegram import BOT_ID, TOKEN
 
 FOLDER = Path(__file__).parent / "payloads" / "telegram"
-READER = Reader(str(BOT_ID), "everturn_bot")
+READER = TelegramReader(str(BOT_ID), "everturn_bot")
 ANN, TEAM, FORUM, NEWS = "271828182", "-1001618033988", "-1001414213562", "-1001732050807"
 NOTHING = {
     "plain_in_a_group", "command_of_another_bot", "automatic_forward", "another_bot", "press_of_an_inline_message",
     "forum_topic_created", "location_that_moves", "joined", "pinned",
 }  # fmt: skip
-WORDS: dict[str, tuple[str, str, str, str]] = {  # the id, the words, the chat, who
+TEXTS: dict[str, tuple[str, str, str, str]] = {  # the id, the text, the chat, who
     "mention": (f"11@{TEAM}", "what is new?", TEAM, ANN),
     "only_our_name": (f"12@{TEAM}", "@everturn_bot", TEAM, ANN),
     "reply_to_us": (f"14@{TEAM}", in_reply("and then?", "first", None), TEAM, ANN),
@@ -66,15 +66,15 @@ MORE: list[tuple[str, dict[str, Any]]] = [
 
 def read(name: str, *, listening: bool = False) -> Inbound | None:
     """As the adapter does it."""
-    raw, reader = (FOLDER / f"{name}.json").read_bytes(), Reader(READER.account, READER.name, listening)
+    raw, reader = (FOLDER / f"{name}.json").read_bytes(), TelegramReader(READER.account, READER.name, listening)
     try:
         return reader.read(read_update(raw))
-    except STRANGE:
-        return reader.read(only_words(raw))
+    except UNREADABLE:
+        return reader.read(text_only(raw))
 
 
 def test_the_tables_name_every_payload() -> None:
-    assert {file.stem for file in FOLDER.iterdir()} == NOTHING | WORDS.keys() | LISTENING.keys() | CHANGES.keys()
+    assert {file.stem for file in FOLDER.iterdir()} == NOTHING | TEXTS.keys() | LISTENING.keys() | CHANGES.keys()
 
 
 @pytest.mark.parametrize("name", sorted(NOTHING))
@@ -82,12 +82,12 @@ def test_what_is_nothing_to_us(name: str) -> None:
     assert read(name) is None
 
 
-@pytest.mark.parametrize("name", [*WORDS, *LISTENING])
+@pytest.mark.parametrize("name", [*TEXTS, *LISTENING])
 def test_what_was_said(name: str) -> None:
     found = read(name, listening=name in LISTENING)
     assert found is not None
     assert found.what is Heard.SAID
-    assert (found.id, found.text, found.source.chat_id, found.source.user_id) == (WORDS | LISTENING)[name]
+    assert (found.id, found.text, found.source.chat_id, found.source.user_id) == (TEXTS | LISTENING)[name]
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from everturn.agent.interface import Agent, Answer, TurnContext
-from everturn.decide.admission import Admission, Policy
-from everturn.decide.approval_words import no_longer_open
-from everturn.decide.display import Display
-from everturn.decide.doubt_words import LEFT
-from everturn.decide.streaming import Pace
-from everturn.gateway.parts import Settings
+from everturn.lifecycle.parts import Settings
 from everturn.model import ToolCall
+from everturn.outbox.rules.display import Display
+from everturn.outbox.rules.streaming import Pace
+from everturn.outbox.rules.unknown_texts import LEFT
+from everturn.people.rows.admission import revoke
+from everturn.people.rules.admission import AccessPolicy, Admission
 from everturn.store.open import open_store
-from everturn.store.operations.admission import revoke
 from everturn.testing import ScriptedAgent, World
-from everturn.testing_telegram import Person, Telegram, group, upgrade
+from everturn.testing.telegram import Person, Telegram, group, upgrade
+from everturn.turns.rules.approval_texts import no_longer_open
 from tests.contracts.telegram import TelegramDriver
-from tests.crash.streaming import UNHURRIED, Hasty
+from tests.crash.streaming import UNHURRIED, FastClock
 
 A_SECOND_LASTS = 1 / 2000
 EAGER = Settings(
@@ -32,7 +32,7 @@ EAGER = Settings(
 
 
 class Teller:
-    """Says the first words, waits until it is told to go on, and answers."""
+    """Streams the first text, waits until it is released, and answers."""
 
     def __init__(self, first: str, answer: str) -> None:
         self._first = first
@@ -40,7 +40,7 @@ class Teller:
         self.go_on = asyncio.Event()
 
     async def run(self, turn: TurnContext) -> Answer:
-        """First words, then all of them."""
+        """The first text, then all of it."""
         await turn.calling()
         turn.stream(self._first)
         await self.go_on.wait()
@@ -50,7 +50,7 @@ class Teller:
 @asynccontextmanager
 async def talking(folder: Path, agent: Agent, settings: Settings = EAGER, **own: Any) -> AsyncIterator[TelegramDriver]:
     """A gateway on the local Telegram, for which seconds are short."""
-    url, clock = f"sqlite:///{folder / 'everturn.db'}", Hasty(time.time(), 1 / A_SECOND_LASTS)
+    url, clock = f"sqlite:///{folder / 'everturn.db'}", FastClock(time.time(), 1 / A_SECOND_LASTS)
     async with TelegramDriver() as driver, World(url, agent, [driver.connected(**own)], clock, settings):
         yield driver
 
@@ -93,7 +93,7 @@ async def test_an_answer_in_a_group_names_its_message_unless_that_was_deleted(tm
 
 
 async def test_an_edit_made_while_nobody_was_there_counts(tmp_path: Path) -> None:
-    """Message and edit come at once then. In the next life they come again: that changes nothing."""
+    """Message and edit arrive together then. The next process gets them again: that changes nothing."""
     url = f"sqlite:///{tmp_path / 'everturn.db'}"
     async with TelegramDriver() as driver:
         ann = driver.person("Ann")
@@ -125,16 +125,16 @@ async def test_a_group_that_becomes_a_supergroup_keeps_its_conversation(tmp_path
     agent, url = Counter(), f"sqlite:///{tmp_path / 'everturn.db'}"
     async with TelegramDriver() as driver:
         team, ann, telegram = group(driver.telegram, "Team", "group"), driver.person("Ann"), driver.telegram
-        admission = Admission(policies={"telegram": Policy(chats=(str(team),))})
-        for chat, words in ((team, "1"), (team, "hold"), (None, "3"), (None, "4")):
+        admission = Admission(policies={"telegram": AccessPolicy(chats=(str(team),))})
+        for chat, text in ((team, "1"), (team, "hold"), (None, "3"), (None, "4")):
             async with World(url, agent, [driver.connected()], settings=replace(EAGER, admission=admission)):
-                ann.says(words, chat=chat or telegram.state.rooms[team].moved_to)
-                if words == "hold":
+                ann.says(text, chat=chat or telegram.state.rooms[team].moved_to)
+                if text == "hold":
                     await agent.holds.wait()
                     upgrade(telegram, team)
                     await telegram.until(lambda: len(telegram.state.confirmed) == 4)
                     agent.go_on.set()
-                await answered(telegram, team, f"{words} in a session of {agent.turns + 1}")
+                await answered(telegram, team, f"{text} in a session of {agent.turns + 1}")
     assert shown(telegram, team)[-1] == "4 in a session of 4"
 
 
@@ -147,17 +147,17 @@ class Counter:
 
     async def run(self, turn: TurnContext) -> Answer:
         """Count."""
-        if turn.words == "hold":
+        if turn.text == "hold":
             self.holds.set()
             await self.go_on.wait()
         self.turns += 1
         said = sum(row.role == "user" for row in await turn.history())
-        return Answer(f"{turn.words} in a session of {said}")
+        return Answer(f"{turn.text} in a session of {said}")
 
 
-async def answered(telegram: Telegram, chat: int, words: str) -> None:
+async def answered(telegram: Telegram, chat: int, text: str) -> None:
     """Wait for the answer, wherever the group is."""
-    await telegram.until(lambda: words in shown(telegram, chat))
+    await telegram.until(lambda: text in shown(telegram, chat))
 
 
 def shown(telegram: Telegram, chat: int) -> list[str]:
@@ -166,7 +166,7 @@ def shown(telegram: Telegram, chat: int) -> list[str]:
 
 
 class Asker:
-    """Asks for a yes, then answers."""
+    """Requests an approval, then answers."""
 
     async def run(self, turn: TurnContext) -> Answer:
         """One call that needs an approval."""
@@ -182,7 +182,7 @@ class Asker:
 
 
 async def pressed(driver: TelegramDriver, who: Person, question: int, chat: int) -> None:
-    """Press the first button, and wait until it does not turn any more."""
+    """Press the first button, and wait until it does not spin any more."""
     query = who.presses(question, "Allow once", chat)
     await driver.until(lambda: driver.telegram.state.presses[query])
 
@@ -190,7 +190,7 @@ async def pressed(driver: TelegramDriver, who: Person, question: int, chat: int)
 async def test_a_button_works_after_a_restart_once_and_for_nobody_else(tmp_path: Path) -> None:
     """Every press is answered at once. A stranger's changes nothing, that of an old button says so."""
     url = f"sqlite:///{tmp_path / 'everturn.db'}"
-    admission = Admission(policies={"telegram": Policy(allow=("1001",))})
+    admission = Admission(policies={"telegram": AccessPolicy(allow=("1001",))})
     async with TelegramDriver() as driver:
         ann, bob, team = driver.person("Ann"), driver.person("Bob"), group(driver.telegram, "Team")
         settings = replace(EAGER, admission=admission)
@@ -207,8 +207,8 @@ async def test_a_button_works_after_a_restart_once_and_for_nobody_else(tmp_path:
         assert len(driver.telegram.texts(team)) == 4
 
 
-class Hand:
-    """Asks before it acts at "act", never ends at "hold", and echoes other words."""
+class MessageWriter:
+    """Requests an approval at "act", never ends at "hold", and echoes any other text."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -216,17 +216,17 @@ class Hand:
         self.holds = asyncio.Event()
 
     async def run(self, turn: TurnContext) -> Answer:
-        """Do what the words say."""
-        self.begun.append(turn.words)
+        """Do what the text says."""
+        self.begun.append(turn.text)
         await turn.calling()
         if turn.attempt > 1:
             await turn.settle(self._act)
-        elif turn.words == "act":
+        elif turn.text == "act":
             await turn.step("", [ToolCall("c1", "write", ask="May I?")], self._act)
-        if turn.words == "hold":
+        if turn.text == "hold":
             self.holds.set()
             await asyncio.Event().wait()
-        return Answer(f"echo: {turn.words}")
+        return Answer(f"echo: {turn.text}")
 
     async def _act(self, call: ToolCall, _key: str) -> str:
         self.acted.append(call.id)
@@ -237,9 +237,9 @@ class Hand:
 async def test_a_revoked_persons_button_resume_queue_and_task_are_refused_at_once(
     tmp_path: Path, while_stopped: str
 ) -> None:
-    """A task that waits for their press, one that runs or was cut off, and what waits behind it. Others are answered."""
-    url, agent = f"sqlite:///{tmp_path / 'everturn.db'}", Hand()
-    everybody = Admission(policies={"telegram": Policy(allow=("1001", "1002"))})
+    """A task that awaits their approval, one that runs or was interrupted, and what is queued behind it. Others are answered."""
+    url, agent = f"sqlite:///{tmp_path / 'everturn.db'}", MessageWriter()
+    everybody = Admission(policies={"telegram": AccessPolicy(allow=("1001", "1002"))})
     settings = replace(EAGER, admission=everybody, busy="queue")
     async with TelegramDriver() as driver:
         ann, bob, team = driver.person("Ann"), driver.person("Bob"), group(driver.telegram, "Team")
@@ -258,18 +258,18 @@ async def test_a_revoked_persons_button_resume_queue_and_task_are_refused_at_onc
     assert (agent.begun, agent.acted) == (["act", "hold", "bob is here"], [])
 
 
-async def asked_for_all(driver: TelegramDriver, agent: Hand, who: Person, team: int) -> None:
-    """A task that waits for a press, one that runs, and words behind it."""
+async def asked_for_all(driver: TelegramDriver, agent: MessageWriter, who: Person, team: int) -> None:
+    """A task that awaits an approval, one that runs, and messages behind it."""
     who.says("act")
     await driver.until(lambda: driver.texts("Ann"))
-    for words in ("hold", "wait"):
-        who.says(words, chat=team)
+    for text in ("hold", "wait"):
+        who.says(text, chat=team)
     await agent.holds.wait()
     await driver.until(lambda: len(driver.telegram.state.confirmed) == 3)
 
 
-async def refused(driver: TelegramDriver, agent: Hand, revoked: Person, other: Person) -> None:
-    """The press and the words of somebody who was revoked do nothing; somebody else is answered behind them."""
+async def refused(driver: TelegramDriver, agent: MessageWriter, revoked: Person, other: Person) -> None:
+    """The press and the messages of somebody who was revoked do nothing; somebody else is answered behind them."""
     question = driver.telegram.screen(1001)[-1]["message_id"]
     await pressed(driver, revoked, question, 1001)
     revoked.says("am I still here?")
@@ -282,12 +282,12 @@ async def refused(driver: TelegramDriver, agent: Hand, revoked: Person, other: P
 async def test_where_the_owner_wants_it_the_chat_is_asked_whether_an_answer_arrived(
     tmp_path: Path, label: str, said: str
 ) -> None:
-    """Its first words were sent, and the answer to that was lost. The question has buttons, and is asked once."""
+    """Its first text was sent, and the response was lost. The delivery request has buttons, and is sent once."""
     agent = Teller("one two", "one two three")
     agent.go_on.set()
-    async with talking(tmp_path, agent, replace(EAGER, on_doubt="ask")) as driver:
+    async with talking(tmp_path, agent, replace(EAGER, on_unknown_delivery="ask")) as driver:
         driver.telegram.fail("reset", "sendMessage", accepted=True)
-        driver.telegram.fail("server", "sendMessage")  # the question meets doubt as well, and is sent again
+        driver.telegram.fail("server", "sendMessage")  # the request is sent again, too
         ann = driver.person("Ann")
         ann.says("hello")
         await driver.until(lambda: len(driver.texts("Ann")) == 2)

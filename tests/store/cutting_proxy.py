@@ -7,7 +7,7 @@ Cut = Literal["before", "after"]
 
 
 class CuttingProxy:
-    """Give it a word: the connection that next sends it is cut before the server sees it, or after it has answered."""
+    """Cuts the connection that next sends a given text, before the server sees it, or after it has answered."""
 
     def __init__(self, server_port: int) -> None:
         self.port = 0
@@ -30,7 +30,7 @@ class CuttingProxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def url(self, direct: str) -> str:
-        """The same database, through us."""
+        """The same database, through this proxy."""
         return direct.replace(f":{self._server_port}/", f":{self.port}/")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

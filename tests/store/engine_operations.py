@@ -29,7 +29,7 @@ def make_schema(directory: Path, *later: str) -> Path:
 
 
 def put(number: int, body: str) -> Op[str]:
-    """Store an item once; run again it finds its own row and says the same."""
+    """Store an item once; run again it finds its own row and returns the same."""
     yield sql("INSERT INTO item (id, body) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING", number, body)
     rows = yield sql("SELECT body FROM item WHERE id = $1", number)
     return str(rows[0][0])
@@ -94,7 +94,7 @@ class Gate:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Ask the store again and again until it says yes."""
+    """Ask the store again and again until the condition holds."""
     await read_until(condition, bool, every_s=0.001)
 
 

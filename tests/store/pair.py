@@ -1,4 +1,4 @@
-"""Both engines side by side: each operation runs on both, and what they say and what they store is compared at once.
+"""Both engines side by side: each operation runs on both, and what they return and store is compared at once.
 
 To read every table of PostgreSQL after every operation takes several times as long as the operation: each table is a round trip. So
 PostgreSQL first gives one fingerprint of each table, in one statement, and then the rows of those tables whose fingerprint changed. SQLite reads its rows in
@@ -56,7 +56,7 @@ def look_at_fingerprints(seen: Seen) -> Op[Seen]:
 
 
 class Pair:
-    """Two stores that are asked the same."""
+    """Two stores that run the same operations."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sqlite: Store, postgres: Store) -> None:
         self.sqlite, self.postgres = sqlite, postgres
@@ -64,11 +64,11 @@ class Pair:
         self._here, self._there = Seen(), Seen()
 
     def both(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Run it on both; what they say and what they store is the same, and nothing is broken. None for an error."""
+        """Run it on both; what they return and store is the same, and no rule is broken. None for an error."""
         return self.until(self._both(operation, *args, **kwargs))
 
     def twice(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """The same after a commit whose outcome was unknown."""
+        """Run it on both twice, as after a commit whose outcome is unknown."""
         first = self.both(operation, *args, **kwargs)
         stored = self._here.tables
         again = self.both(operation, *args, **kwargs)

@@ -190,9 +190,9 @@ async def test_it_counts_operations_and_commits(store: Engine) -> None:
     assert 1 <= store.commits <= 50
 
 
-async def test_it_is_alive_while_it_holds(store: Engine) -> None:
+async def test_an_instance_is_alive_while_it_is_locked(store: Engine) -> None:
     assert await store.alive() == set()
-    await store.hold(7)
+    await store.lock_instance(7)
     assert await store.alive() == {7}
     assert store.trouble() is None
 
@@ -200,4 +200,4 @@ async def test_it_is_alive_while_it_holds(store: Engine) -> None:
 async def test_it_tells_the_time_and_settles(store: Engine) -> None:
     assert abs(await store.now() - time.time()) < WAIT_S
     async with within():
-        await store.settled()
+        await store.locks_settled()

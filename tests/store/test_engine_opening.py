@@ -1,4 +1,4 @@
-"""A store that must not be used is refused with clear words, and not one byte of it changes."""
+"""A store that must not be used is refused with a clear error, and not one byte of it changes."""
 
 # ruff: noqa: ASYNC240  a test may block on its files
 
@@ -50,9 +50,9 @@ def state(directory: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in directory.iterdir()}
 
 
-async def refused(path: Path, schema: Path, words: str) -> None:
+async def refused(path: Path, schema: Path, text: str) -> None:
     before = state(path.parent)
-    with pytest.raises(StoreUnusable, match=words) as caught:
+    with pytest.raises(StoreUnusable, match=text) as caught:
         await SQLiteStore.open(path, schema=schema)
     assert path.name in str(caught.value)
     assert state(path.parent) == before
@@ -158,7 +158,7 @@ async def test_a_read_only_directory(used: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "text"),
     [
         (apsw.FullError("full"), "the disk is full"),
         (apsw.IOError("bad"), "the disk reports an error"),
@@ -166,11 +166,11 @@ async def test_a_read_only_directory(used: Path) -> None:
     ],
 )
 async def test_a_fault_of_the_disk_at_the_first_start_leaves_nothing(
-    path: Path, schema: Path, fault: Exception, words: str
+    path: Path, schema: Path, fault: Exception, text: str
 ) -> None:
     disk = FaultyDisk()
     disk.faults["write"] = fault
-    with pytest.raises(StoreUnavailable, match=words):
+    with pytest.raises(StoreUnavailable, match=text):
         await SQLiteStore.open(path, schema=schema, vfs=disk.name)
     assert state(path.parent) == {}
     disk.faults.clear()
@@ -213,7 +213,7 @@ async def test_no_server_at_the_address(schema: Path) -> None:
 
 
 async def test_no_such_database(postgres: PostgresServer, schema: Path) -> None:
-    with pytest.raises(StoreUnusable, match=r"refuses us .*does not exist") as caught:
+    with pytest.raises(StoreUnusable, match=r"refuses access .*does not exist") as caught:
         await open_store(postgres.url("nowhere").replace("postgres@", "postgres:secret@"), schema=schema)
     assert "secret" not in str(caught.value)
 

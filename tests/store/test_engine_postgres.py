@@ -1,4 +1,4 @@
-"""The PostgreSQL engine with connections cut, a server that goes away, and instances that die."""
+"""The PostgreSQL engine with connections cut, a server that stops, and instances that die."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -127,7 +127,7 @@ async def until_trouble(store: PostgresStore) -> str:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-async def test_a_server_that_goes_away_and_comes_back_loses_nothing(
+async def test_a_server_that_stops_and_starts_again_loses_nothing(
     own_store: PostgresStore, stopping_postgres: PostgresServer, mode: StopMode
 ) -> None:
     store = own_store
@@ -222,9 +222,9 @@ async def test_rows_that_others_have_locked_are_skipped_where_asked(store: Postg
 
 
 async def test_an_instance_is_alive_until_it_closes(store: PostgresStore, database_url: str, schema: Path) -> None:
-    await store.hold(1)
+    await store.lock_instance(1)
     async with closing(await PostgresStore.open(database_url, schema=schema)) as other:
-        await other.hold(2)
+        await other.lock_instance(2)
         assert await store.alive() == {1, 2} == await other.alive()
     await until(lambda: only_alive(store, 1))
 
@@ -236,12 +236,12 @@ async def only_alive(store: PostgresStore, instance: int) -> bool:
 @pytest.mark.parametrize("instance", [0, -1, 2**31])
 async def test_a_number_that_has_no_lock_is_refused(store: PostgresStore, instance: int) -> None:
     with pytest.raises(ValueError, match="no number"):
-        await store.hold(instance)
+        await store.lock_instance(instance)
 
 
 async def test_holding_again_lets_go_of_the_first_number(store: PostgresStore) -> None:
-    await store.hold(1)
-    await store.hold(2)
+    await store.lock_instance(1)
+    await store.lock_instance(2)
     await until(lambda: only_alive(store, 2))
 
 
@@ -250,13 +250,15 @@ async def test_instances_of_other_databases_are_not_ours(
 ) -> None:
     url = postgres.create_database()
     async with closing(await PostgresStore.open(url, schema=schema)) as elsewhere:
-        await elsewhere.hold(5)
+        await elsewhere.lock_instance(5)
         assert await store.alive() == set()
     await asyncio.to_thread(postgres.drop_database, url)
 
 
-async def test_a_hold_whose_connection_was_killed_is_taken_again(store: PostgresStore, database_url: str) -> None:
-    await store.hold(3)
+async def test_an_instance_lock_whose_connection_was_killed_is_taken_again(
+    store: PostgresStore, database_url: str
+) -> None:
+    await store.lock_instance(3)
     other = await asyncpg.connect(database_url)
     first = await holder(other)
     await other.execute("SELECT pg_terminate_backend($1)", first)
@@ -278,22 +280,24 @@ async def holder(connection: "asyncpg.Connection[asyncpg.Record]") -> int | None
     return pid
 
 
-async def test_the_hold_comes_back_with_the_server(own_store: PostgresStore, stopping_postgres: PostgresServer) -> None:
-    await own_store.hold(4)
+async def test_the_instance_lock_comes_back_with_the_server(
+    own_store: PostgresStore, stopping_postgres: PostgresServer
+) -> None:
+    await own_store.lock_instance(4)
     await asyncio.to_thread(stopping_postgres.restart, "immediate")
     await until(lambda: only_alive(own_store, 4))
 
 
-async def test_a_restarted_server_settles_when_the_living_have_had_the_time_to_take_their_locks(
+async def test_a_restarted_server_settles_when_instances_had_time_to_lock_again(
     schema: Path, own_url: str, stopping_postgres: PostgresServer
 ) -> None:
     async with closing(await PostgresStore.open(own_url, schema=schema, grace_s=0.5)) as store:
         await asyncio.to_thread(stopping_postgres.restart, "immediate")
         began = await store.now()
-        await store.settled()
+        await store.locks_settled()
         assert await store.run(uptime) >= 0.5
         first = await store.now()
-        await store.settled()
+        await store.locks_settled()
         assert await store.now() - first < first - began + 0.5
 
 
@@ -302,11 +306,11 @@ def uptime() -> Op[float]:
     return float(rows[0][0])
 
 
-async def test_closing_while_the_server_is_away_gives_up_in_time_and_says_so(
+async def test_closing_while_the_server_is_down_ends_in_time_and_says_so(
     schema: Path, own_url: str, stopping_postgres: PostgresServer
 ) -> None:
     store = await PostgresStore.open(own_url, schema=schema, connections=2, close_within_s=0.3)
-    await store.hold(1)
+    await store.lock_instance(1)
     await asyncio.to_thread(stopping_postgres.stop)
     calls = [store.run(put, number, "x") for number in range(5)]
     await until_trouble(store)

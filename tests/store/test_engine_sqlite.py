@@ -13,9 +13,9 @@ import apsw
 import pytest
 
 from everturn.errors import StoreUnavailable, StoreUnusable
+from everturn.outbox.rows.notices import REPLY
 from everturn.store.interface import Op, sql
 from everturn.store.migrations import SCHEMA, load
-from everturn.store.operations.telling import REPLY
 from everturn.store.sqlite import SQLiteStore
 from everturn.store.sqlite_file import SQLiteFile
 from everturn.store.sqlite_threads import texts
@@ -158,7 +158,7 @@ async def test_a_commit_reported_as_failed_may_be_there_after_reopening(
 
 
 @pytest.mark.parametrize(
-    ("action", "fault", "words"),
+    ("action", "fault", "text"),
     [
         ("write", FULL, "the disk is full"),
         ("write", READ_ONLY, "is read-only"),
@@ -167,12 +167,12 @@ async def test_a_commit_reported_as_failed_may_be_there_after_reopening(
     ],
 )
 async def test_a_fault_is_waited_out_and_nothing_is_lost(
-    store: SQLiteStore, disk: FaultyDisk, action: str, fault: Exception, words: str
+    store: SQLiteStore, disk: FaultyDisk, action: str, fault: Exception, text: str
 ) -> None:
     disk.faults[action] = fault
     calls = [store.run(put, number, "x") for number in range(1, 31)]
     await disk.hit(5)
-    assert words in (store.trouble() or "")
+    assert text in (store.trouble() or "")
     assert not any(call.done() for call in calls)
     assert await store.read(count) == 1
     disk.faults.clear()
@@ -225,7 +225,7 @@ async def test_reads_wait_a_fault_out(path: Path, schema: Path) -> None:
         assert store.trouble() is None
 
 
-async def test_closing_on_a_broken_disk_gives_up_in_time_and_says_so(path: Path, schema: Path) -> None:
+async def test_closing_on_a_broken_disk_ends_in_time_and_says_so(path: Path, schema: Path) -> None:
     disk = FaultyDisk("-wal")
     store = await SQLiteStore.open(path, schema=schema, vfs=disk.name, close_within_s=0.2)
     disk.faults["write"] = FULL
@@ -397,6 +397,6 @@ def test_a_statement_is_prepared_once_whatever_is_bound(path: Path) -> None:
         db.authorizer = allow
         for number in range(3):
             before = len(asked)
-            reply = (number, "key", 1, "reply", "fake", "{}", "text", "owed", 1.0 + number, *[None] * 5)
+            reply = (number, "key", 1, "reply", "fake", "{}", "text", "pending", 1.0 + number, *[None] * 5)
             db.execute(texts[REPLY][0], reply).fetchall()
     assert len(asked) == before > 0

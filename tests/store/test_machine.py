@@ -1,6 +1,6 @@
-"""Both engines, step by step: the same operations with the same ids and times say the same and leave the same rows.
+"""Both engines, step by step: the same operations with the same ids and times return the same and leave the same rows.
 
-Turns that lost their key and lives that ended stay in the game: their late writes must be refused alike.
+Turns that lost their key and processes that ended stay in the game: their late writes must be refused alike.
 """
 
 from collections.abc import Callable
@@ -15,68 +15,54 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 from msgspec import structs
 
-from everturn.decide.approvals import Scope
-from everturn.decide.busy import BusyMode
-from everturn.decide.delivery import Doubtful
-from everturn.decide.keys import Isolation
-from everturn.decide.session import ResetPolicy
-from everturn.decide.spending import Limits
+from everturn.commands.rows.commands import apply_command
 from everturn.ids import Ids
+from everturn.inbox.rows.inbox import accept, store_dead_letter
+from everturn.inbox.rows.joining import choose_busy, join_turn
+from everturn.inbox.rules.busy import BusyMode
+from everturn.lifecycle.rows.instances import find_others, found_unclean, join, record_drain, record_end, record_lock
+from everturn.lifecycle.rows.upkeep import expire, forget
 from everturn.model import Reply, ToolCall, Usage
-from everturn.store.interface import Op, sql
-from everturn.store.operations.approvals import (
-    Asking,
-    ask_first,
-    due_approvals,
-    expire_approval,
-)
-from everturn.store.operations.beginning import begin_next
-from everturn.store.operations.boundaries import open_calls
-from everturn.store.operations.commands import apply_command
-from everturn.store.operations.compaction import Compaction, compact
-from everturn.store.operations.entries import clear_resume_pending, find_entry, list_entries, mark_resume_pending
-from everturn.store.operations.inbox import accept, turn_away
-from everturn.store.operations.instances import find_others, found_unclean, held, join, record_drain, record_end
-from everturn.store.operations.joining import choose_busy, join_turn
-from everturn.store.operations.outbox import (
+from everturn.operator.rows.reading import count_open, transcript
+from everturn.outbox.rows.outbox import (
     claim_next,
-    doubt,
-    give_up,
+    make_dead_letter,
+    mark_unknown,
     record_part,
     record_sent,
     recover_sending,
     try_later,
 )
-from everturn.store.operations.questions import answered_keys, tell_held
-from everturn.store.operations.reading import figures, transcript
-from everturn.store.operations.recovery import (
+from everturn.outbox.rules.delivery import UnknownAction
+from everturn.sessions.rows.boundaries import open_calls
+from everturn.sessions.rows.compaction import Compaction, compact
+from everturn.sessions.rows.entries import clear_resume_pending, find_entry, list_entries, mark_resume_pending
+from everturn.sessions.rules.keys import Isolation
+from everturn.sessions.rules.reset_policy import ResetPolicy
+from everturn.store.interface import Op, sql
+from everturn.testing import ManualClock
+from everturn.turns.rows.approval_requests import answered_keys, notify_queued
+from everturn.turns.rows.approvals import ApprovalTerms, begin_approved, due_approvals, expire_approval
+from everturn.turns.rows.beginning import begin_next
+from everturn.turns.rows.recovery import (
     cut_off,
     cut_off_by_drain,
     interrupted_keys,
     judge,
+    notify_too_old,
     suspend_session,
-    tell_too_old,
 )
-from everturn.store.operations.spending import Plan
-from everturn.store.operations.turn_values import Begun
-from everturn.store.operations.turns import (
-    begin_effect,
-    calling,
-    calling_with_plan,
-    fail,
-    finish,
-    finish_effect,
-    prove,
-    step,
-)
-from everturn.store.operations.upkeep import expire, forget
-from everturn.testing import ManualClock
+from everturn.turns.rows.spending import Plan
+from everturn.turns.rows.turn_values import StartedTurn
+from everturn.turns.rows.turns import begin_effect, calling, calling_with_plan, fail, finish, finish_effect, prove, step
+from everturn.turns.rules.approvals import ApprovalScope
+from everturn.turns.rules.spending import SpendingLimits
 from tests.contracts.store import (
     AT_ONCE,
     BY_EVENT,
     BY_OUTBOX,
     TABLES,
-    Life,
+    StoreProcess,
     broken,
     call_of,
     key_of,
@@ -98,16 +84,16 @@ POLICIES = {
 }  # fmt: skip
 TYPED = ("/new", "/stop", "/resume", "/resume 1", "/status", "/undo", "/undo 2", "/retry", "/branch", "/model a:b")
 chats = st.sampled_from(sorted(DELIVERIES))
-lives = st.sampled_from([1, 2])
-actions = st.sampled_from(sorted(Doubtful))
+processes = st.sampled_from([1, 2])
+actions = st.sampled_from(sorted(UnknownAction))
 
 
 @dataclass
 class Run:
     """An attempt of a turn, as its runner knows it: how many rows it has written, and the call it is in."""
 
-    begun: Begun
-    life: Life
+    begun: StartedTurn
+    process: StoreProcess
     written: int = 0
     call: str | None = None
 
@@ -117,7 +103,7 @@ WORK = ["call", "prove", "step", "step", "effect", "result", "result", "join", "
 
 
 def delete_all() -> Op[None]:
-    """An empty database again."""
+    """Empty the database."""
     for table in TABLES:
         yield sql(f"DELETE FROM {table}")
 
@@ -129,44 +115,44 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         clock = ManualClock()
         self.both, self.twice = pair.both, pair.twice
-        self.life = Life(store=pair.sqlite, clock=clock, ids=Ids(clock, 1))
+        self.process = StoreProcess(store=pair.sqlite, clock=clock, ids=Ids(clock, 1))
         self.runs: dict[tuple[int, int], Run] = {}
         self.commands: list[tuple[int, str]] = []
         self.replies: list[Reply] = []
         self.both(delete_all)
 
-    def at(self, chat: str, number: int = 1) -> Life:
-        """A life that speaks with a chat, a moment later."""
-        self.life.clock.advance(0.001)
-        return replace(self.life, instance=number, delivery=DELIVERIES[chat], policy=POLICIES[chat], fresh_s=HOUR)
+    def at(self, chat: str, number: int = 1) -> StoreProcess:
+        """A process that speaks with a chat, a moment later."""
+        self.process.clock.advance(0.001)
+        return replace(self.process, instance=number, delivery=DELIVERIES[chat], policy=POLICIES[chat], fresh_s=HOUR)
 
-    def remember(self, begun: object, life: Life) -> None:
-        """A later attempt first brings the call that was open to its end."""
-        if isinstance(begun, Begun):
+    def remember(self, begun: object, process: StoreProcess) -> None:
+        """Remember an attempt; a later one first finishes the call that was open."""
+        if isinstance(begun, StartedTurn):
             left = self.both(open_calls, begun.turn, begun.session_id)
-            self.runs.setdefault((begun.turn, begun.attempt), Run(begun, life, call=left[0][0].id if left else None))
+            self.runs.setdefault((begun.turn, begun.attempt), Run(begun, process, call=left[0][0].id if left else None))
 
     # -- messages and commands ----------------------------------------------------------------------------------------
 
     @rule(
         chat=chats,
-        number=lives,
-        words=st.sampled_from(["hi", "yo"]),
+        number=processes,
+        text=st.sampled_from(["hi", "yo"]),
         ext=st.sampled_from([None, None, "1"]),
         at_once=st.booleans(),
         busy=st.sampled_from(sorted(BusyMode)),
     )
-    def a_message(self, chat: str, number: int, words: str, ext: str | None, at_once: bool, busy: str) -> None:  # noqa: FBT001
-        life = self.at(chat, number)
-        arrival = life.arrival(words, chat, ext=ext, busy=busy)
-        accepted = self.twice(accept, arrival, QUEUE, life.start() if at_once else None)
+    def a_message(self, chat: str, number: int, text: str, ext: str | None, at_once: bool, busy: str) -> None:  # noqa: FBT001
+        process = self.at(chat, number)
+        arrival = process.arrival(text, chat, ext=ext, busy=busy)
+        accepted = self.twice(accept, arrival, QUEUE, process.start() if at_once else None)
         assert accepted is not None
-        self.remember(accepted.begun, life)
+        self.remember(accepted.begun, process)
 
     @rule(chat=chats)
     def a_message_that_is_turned_away(self, chat: str) -> None:
-        life = self.at(chat)
-        self.both(turn_away, life.arrival("x" * 9, chat), "too_long", "Too long.")
+        process = self.at(chat)
+        self.both(store_dead_letter, process.arrival("x" * 9, chat), "too_long", "Too long.")
 
     @rule(chat=chats, text=st.sampled_from(TYPED))
     def a_command(self, chat: str, text: str) -> None:
@@ -178,15 +164,15 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def a_command_is_applied(self, data: st.DataObject) -> None:
         number, chat = data.draw(st.sampled_from(self.commands[-4:]))
-        life = self.at(chat)
-        self.twice(apply_command, number, life.sessions.next(), life.now, life.delivery, life.terms())
+        process = self.at(chat)
+        self.twice(apply_command, number, process.sessions.next(), process.now, process.delivery, process.terms())
 
     # -- turns --------------------------------------------------------------------------------------------------------
 
-    @rule(chat=chats, number=lives, suspects=st.booleans())
+    @rule(chat=chats, number=processes, suspects=st.booleans())
     def a_key_is_taken(self, chat: str, number: int, suspects: bool) -> None:  # noqa: FBT001
-        life = self.at(chat, number)
-        self.remember(self.twice(begin_next, key_of(chat), life.start(suspects=suspects)), life)
+        process = self.at(chat, number)
+        self.remember(self.twice(begin_next, key_of(chat), process.start(suspects=suspects)), process)
 
     @precondition(lambda self: self.runs)
     @rule(
@@ -195,7 +181,7 @@ class Machine(RuleBasedStateMachine):
     )
     def a_turn_works(self, data: st.DataObject, what: str) -> None:
         run = self.drawn(data)
-        begun, now, call = run.begun, run.life.now, f"call {run.begun.attempt} {run.begun.seq + run.written}"
+        begun, now, call = run.begun, run.process.now, f"call {run.begun.attempt} {run.begun.seq + run.written}"
         if what == "step" and not run.call:
             asked = response(begun, run.written + 1, call, at=now)
             self.twice(step, begun, asked, call_of(call), call, prove_it=run.written == 0)
@@ -210,77 +196,84 @@ class Machine(RuleBasedStateMachine):
         else:
             self.twice(prove if what == "prove" else calling, begun)
 
-    @rule(chat=chats, allow=st.booleans(), scope=st.sampled_from(sorted(Scope)), late=st.sampled_from([0.0, 0.0, HOUR]))
-    def a_question_is_answered_or_expires(self, chat: str, allow: bool, scope: str, late: float) -> None:  # noqa: FBT001
-        life = self.at(chat)
-        arrival = life.arrival(f"/approve {scope}" if allow else "/deny", chat)
+    @rule(
+        chat=chats,
+        allow=st.booleans(),
+        scope=st.sampled_from(sorted(ApprovalScope)),
+        late=st.sampled_from([0.0, 0.0, HOUR]),
+    )
+    def a_refusal_or_approval_comes_or_it_expires(self, chat: str, allow: bool, scope: str, late: float) -> None:  # noqa: FBT001
+        process = self.at(chat)
+        arrival = process.arrival(f"/approve {scope}" if allow else "/deny", chat)
         self.both(accept, arrival, QUEUE, None)
-        self.life.clock.advance(0.001)  # it is applied later than it came
-        self.twice(apply_command, arrival.id, life.sessions.next(), life.now + late, life.delivery, life.terms())
-        for number, key in self.both(due_approvals, life.now + late) or ():
+        self.process.clock.advance(0.001)  # it is applied later than it came
+        self.twice(
+            apply_command, arrival.id, process.sessions.next(), process.now + late, process.delivery, process.terms()
+        )
+        for number, key in self.both(due_approvals, process.now + late) or ():
             if key == key_of(chat):
-                self.twice(expire_approval, number, key, life.ids.next(), life.now, life.delivery)
+                self.twice(expire_approval, number, key, process.ids.next(), process.now, process.delivery)
         self.both(answered_keys)
-        self.life.clock.advance(0.001)
-        self.twice(tell_held, key_of(chat), life.ids.next(), life.now, life.delivery)
+        self.process.clock.advance(0.001)
+        self.twice(notify_queued, key_of(chat), process.ids.next(), process.now, process.delivery)
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data(), well=st.sampled_from([True, True, False]))
     def a_turn_ends(self, data: st.DataObject, well: bool) -> None:  # noqa: FBT001
         run = self.drawn(data)
-        begun, life = run.begun, run.life
+        begun, process = run.begun, run.process
         if not well or run.call:  # an agent answers when its calls have their results
-            self.twice(fail, begun, "why", "sorry", life.now, life.delivery)
+            self.twice(fail, begun, "why", "sorry", process.now, process.delivery)
             return
-        answer = life.answer(begun, run.written + 1)
-        finished = self.twice(finish, begun, answer, life.delivery, life.instance, None)
+        answer = process.answer(begun, run.written + 1)
+        finished = self.twice(finish, begun, answer, process.delivery, process.instance, None)
         if finished is not None and finished.reply is not None:
             self.replies.append(finished.reply)
 
     def drawn(self, data: st.DataObject) -> Run:
         """One of the latest attempts, whether it still owns its key or not."""
         run = data.draw(st.sampled_from(list(self.runs.values())[-4:]))
-        self.life.clock.advance(0.001)
+        self.process.clock.advance(0.001)
         return run
 
     # -- deaths -------------------------------------------------------------------------------------------------------
 
-    @rule(number=lives, reason=st.sampled_from(["restart_interrupted", "restart_timeout"]), action=actions)
-    def a_life_ends(self, number: int, reason: str, action: Doubtful) -> None:
-        life = self.at("plain", number)
-        for turn, key, verdict in self.twice(judge, number, life.stuck_after) or ():
+    @rule(number=processes, reason=st.sampled_from(["restart_interrupted", "restart_timeout"]), action=actions)
+    def a_killed_process_is_recovered(self, number: int, reason: str, action: UnknownAction) -> None:
+        process = self.at("plain", number)
+        for turn, key, verdict in self.twice(judge, number, process.stuck_after) or ():
             delivery = next(each for chat, each in DELIVERIES.items() if key_of(chat) == key)
-            self.both(cut_off, turn, key, verdict, life.cause(reason), delivery)
-        self.both(recover_sending, number, {"fake": action}, life.now)
+            self.both(cut_off, turn, key, verdict, process.cause(reason), delivery)
+        self.both(recover_sending, number, {"fake": action}, process.now)
 
     @precondition(lambda self: self.runs)
     @rule(data=st.data())
     def a_turn_is_drained(self, data: st.DataObject) -> None:
         run = self.drawn(data)
-        cause = run.life.cause("restart_timeout")
-        self.both(cut_off_by_drain, run.begun.turn, run.begun.key, 3, cause, run.life.delivery)
+        cause = run.process.cause("restart_timeout")
+        self.both(cut_off_by_drain, run.begun.turn, run.begun.key, 3, cause, run.process.delivery)
 
-    @rule(number=lives, token=st.sampled_from("abc"))
+    @rule(number=processes, token=st.sampled_from("abc"))
     def a_process_comes_or_goes(self, number: int, token: str) -> None:
         now = self.at("web").now
         self.twice(join, token, "host", 1, now)
-        self.twice(held, number, now)
+        self.twice(record_lock, number, now)
         self.twice(found_unclean, number)
         self.twice(record_drain, number, "restart", "deploy", now)
         self.twice(record_end, number, "unclean", now)
 
     # -- replies ------------------------------------------------------------------------------------------------------
 
-    @rule(chat=chats, number=lives)
+    @rule(chat=chats, number=processes)
     def a_reply_is_claimed(self, chat: str, number: int) -> None:
-        life = self.at(chat, number)
-        reply = self.twice(claim_next, key_of(chat), number, life.ids.next(), life.now)
+        process = self.at(chat, number)
+        reply = self.twice(claim_next, key_of(chat), number, process.ids.next(), process.now)
         if isinstance(reply, Reply):
             self.replies.append(reply)
 
     @precondition(lambda self: self.replies)
-    @rule(data=st.data(), end=st.sampled_from(["sent", "sent", "part", "later", "dead", "doubt"]), action=actions)
-    def a_reply_is_out(self, data: st.DataObject, end: str, action: Doubtful) -> None:
+    @rule(data=st.data(), end=st.sampled_from(["sent", "sent", "part", "later", "dead", "unknown"]), action=actions)
+    def a_reply_is_out(self, data: st.DataObject, end: str, action: UnknownAction) -> None:
         reply, now = data.draw(st.sampled_from(self.replies[-3:])), self.at("web").now
         if end == "sent":
             self.twice(record_sent, reply, ("p",), now)
@@ -289,19 +282,19 @@ class Machine(RuleBasedStateMachine):
         elif end == "later":
             self.twice(try_later, reply, now + 5, "busy")
         elif end == "dead":
-            self.twice(give_up, reply, now, "refused")
+            self.twice(make_dead_letter, reply, now, "refused")
         else:
-            self.twice(doubt, reply, action, now, "lost")
+            self.twice(mark_unknown, reply, action, now, "lost")
 
     # -- time, marks and looking --------------------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([6.0, HOUR * 1.5, HOUR * 3, DAY * 2, DAY * 20]))
     def time_passes(self, seconds: float) -> None:
-        self.life.clock.advance(seconds)
-        self.both(forget, self.life.now)
+        self.process.clock.advance(seconds)
+        self.both(forget, self.process.now)
         for key, turn, *_ in self.both(interrupted_keys) or ():
             delivery = next(each for chat, each in DELIVERIES.items() if key_of(chat) == key)
-            self.both(tell_too_old, turn, key, replace(self.life, delivery=delivery).start())
+            self.both(notify_too_old, turn, key, replace(self.process, delivery=delivery).start())
 
     @rule(chat=chats, what=st.sampled_from(["mark", "clear", "suspend", "expire", "expire", *sorted(BusyMode)]))
     def an_entry_is_marked(self, chat: str, what: str) -> None:
@@ -319,7 +312,7 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Every way of looking sees the same on both."""
-        self.both(figures)
+        self.both(count_open)
         self.both(find_others, 0)
         for entry in self.both(list_entries, "", 99) or ():
             self.both(transcript, str(entry["session_id"]), 0, 999)
@@ -327,23 +320,23 @@ class Machine(RuleBasedStateMachine):
 
 def a_turn_is_joined(machine: Machine, run: Run, _data: st.DataObject) -> None:
     begun = structs.replace(run.begun, seq=run.begun.seq + run.written)
-    joined = machine.twice(join_turn, begun, run.life.ids.next(), Isolation(), run.life.now, run.life.delivery)
+    joined = machine.twice(join_turn, begun, run.process.ids.next(), Isolation(), run.process.now, run.process.delivery)
     if joined is not None:
         run.begun, run.written = joined.begun, 0
 
 
-def a_turn_asks(machine: Machine, run: Run, _data: st.DataObject) -> None:
-    """A response whose call needs a yes, and the question."""
-    begun, life, call = run.begun, run.life, f"ask {run.begun.attempt} {run.begun.seq + run.written}"
+def a_turn_requests_approval(machine: Machine, run: Run, _data: st.DataObject) -> None:
+    """A response whose call needs an approval, and the request."""
+    begun, process, call = run.begun, run.process, f"ask {run.begun.attempt} {run.begun.seq + run.written}"
     if run.call:
         return
     asked = ToolCall(id=call, name="tool", ask="May I?")
-    said = structs.replace(response(begun, run.written + 1, at=life.now), calls=(asked,))
+    said = structs.replace(response(begun, run.written + 1, at=process.now), calls=(asked,))
     machine.twice(step, begun, said, None, None, USED, prove_it=False)
     run.written, run.call = run.written + 1, call
-    machine.life.clock.advance(0.001)
-    question = Asking(id=life.ids.next(), at=life.now, expires_s=HOUR, delivery=life.delivery)
-    machine.twice(ask_first, begun, asked, question)
+    machine.process.clock.advance(0.001)
+    terms = ApprovalTerms(id=process.ids.next(), at=process.now, expires_s=HOUR, delivery=process.delivery)
+    machine.twice(begin_approved, begun, asked, terms)
 
 
 def a_turn_is_compacted(machine: Machine, run: Run, data: st.DataObject) -> None:
@@ -351,10 +344,10 @@ def a_turn_is_compacted(machine: Machine, run: Run, data: st.DataObject) -> None
     if run.call:
         return
     move = Compaction(
-        session_id=run.life.sessions.next(),
+        session_id=run.process.sessions.next(),
         summary="so far",
         keep=data.draw(st.integers(0, 4)),
-        at=run.life.now,
+        at=run.process.now,
         usage=USED,
     )
     moved = machine.twice(compact, run.begun, move)
@@ -364,21 +357,21 @@ def a_turn_is_compacted(machine: Machine, run: Run, data: st.DataObject) -> None
 
 def a_call_is_planned(machine: Machine, run: Run, data: st.DataObject) -> None:
     """Counted, or refused by a limit."""
-    limits = Limits(turn_tokens=200, total_tokens_day=data.draw(st.sampled_from([0, 500])))
-    plan = Plan(call=run.life.ids.next(), tokens=60, cost=0.0, day="today", who="person:ann", limits=limits)
+    limits = SpendingLimits(turn_tokens=200, total_tokens_day=data.draw(st.sampled_from([0, 500])))
+    plan = Plan(call=run.process.ids.next(), tokens=60, cost=0.0, day="today", spender="person:ann", limits=limits)
     machine.twice(calling_with_plan, run.begun, plan)
 
 
 MOVES: dict[str, Callable[[Machine, Run, st.DataObject], None]] = {
     "join": a_turn_is_joined,
-    "ask": a_turn_asks,
+    "ask": a_turn_requests_approval,
     "compact": a_turn_is_compacted,
     "plan": a_call_is_planned,
 }
 
 
 def drive_machine(server: PostgresServer, folder: Path, seed: int, examples: int, steps: int) -> None:
-    """So many scenarios of at most so many steps, on an empty database of each engine; which ones, the seed says.
+    """Run so many scenarios of at most so many steps, on an empty database of each engine; the seed decides which ones.
 
     Raises AssertionError with the shortest scenario on which the engines differ or a rule is broken.
     """
@@ -416,20 +409,20 @@ def test_both_engines_say_and_store_the_same_for_long(postgres: PostgresServer, 
 
 
 async def test_a_broken_rule_is_seen(store_url: str) -> None:
-    """The machine's eyes work."""
-    async with living(store_url) as life:
-        await life.called()
-        assert await life.store.read(broken) == {}
-        await life.plant("UPDATE turn SET instance=9")
-        await life.plant("UPDATE message SET seq=2")
-        assert set(await life.store.read(broken)) == {"a holder without its running turn", "a transcript with a gap"}
+    """The machine sees a broken rule."""
+    async with living(store_url) as process:
+        await process.called()
+        assert await process.store.read(broken) == {}
+        await process.plant("UPDATE turn SET instance=9")
+        await process.plant("UPDATE message SET seq=2")
+        assert set(await process.store.read(broken)) == {"a holder without its running turn", "a transcript with a gap"}
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_a_row_that_only_one_engine_changes_is_seen(
     engine: str, empty_file: EmptyFile, reused_database: str, tmp_path: Path
 ) -> None:
-    """The machine's eyes work, though they read only the tables that changed."""
+    """The machine sees the difference, though it reads only the tables that changed."""
     empty_database(reused_database)
     with paired(empty_file.copy(tmp_path), reused_database) as pair:
         for name in "ab":

@@ -1,7 +1,7 @@
 """A real Matrix homeserver for tests, crash tests and benchmarks, and the people on it.
 
-Nothing here is ours but the words: the server is Synapse, in a process that is started, killed and restarted at will,
-and a `Person` speaks plain HTTP to it. It knows nothing of pytest and nothing of Everturn.
+The server is Synapse, in a process that is started, killed and restarted at will, and a `Person` speaks plain HTTP to it. It
+knows nothing of pytest and nothing of Everturn.
 """
 
 from tests.synapse.people import Person

@@ -85,7 +85,7 @@ class Person(Account):
         return self.sends(room, "m.room.message", content, txn)
 
     def edits(self, room: str, event_id: str, text: str) -> str:
-        """Give a message other words."""
+        """Edit a message."""
         new = {"msgtype": "m.text", "body": text}
         relation = {"rel_type": "m.replace", "event_id": event_id}
         old = {**new, "body": f"* {text}", "m.new_content": new, "m.relates_to": relation}
@@ -97,7 +97,7 @@ class Person(Account):
         return self.sends(room, "m.reaction", {"m.relates_to": relation})
 
     def redacts(self, room: str, event_id: str) -> str:
-        """Take a message away."""
+        """Redact a message."""
         path = f"/rooms/{quote(room)}/redact/{quote(event_id)}/{new_transaction()}"
         return str(self.asks("PUT", path, json={})["event_id"])
 

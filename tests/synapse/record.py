@@ -1,7 +1,7 @@
-"""Write down what the homeserver of the tests says: `python -m tests.synapse.record`, into tests/platform/payloads/matrix.
+"""Record what the homeserver of the tests sends: `python -m tests.synapse.record`, into tests/platform/payloads/matrix.
 
 Each file is one event as /sync gives it to our account, word for word; `room` and `invitation` are the state around them. They
-change when Synapse does, and what of that matters is told by tests/platform/test_matrix_payloads.py.
+change when Synapse does, and tests/platform/test_matrix_payloads.py says what of that matters.
 """
 
 import json

@@ -1,6 +1,6 @@
 """What a person's client shows in a room: made of the events it received, by the rules of the specification.
 
-An edit replaces words (https://spec.matrix.org/v1.11/client-server-api/#event-replacements), a redaction takes them away
+An edit replaces text (https://spec.matrix.org/v1.11/client-server-api/#event-replacements), a redaction takes them away
 (#redactions), a reaction stands beneath (#event-annotations-and-reactions), a thread has a root (#threading).
 """
 
@@ -45,7 +45,7 @@ class Screen:
         return [each for each in self.messages if each.sender == sender and thread in {None, each.thread}]
 
     def texts(self, sender: str, thread: str | None = None) -> list[str]:
-        """The words of it."""
+        """The texts of them."""
         return [each.text for each in self.by(sender, thread)]
 
     def message(self, event_id: str) -> Shown:

@@ -1,6 +1,6 @@
-"""Synapse in a process of its own: started when it is ready, killed like a machine that goes away, on the same data again.
+"""Synapse in a process of its own: started when it is ready, killed like a machine that fails, on the same data again.
 
-Ready is what Synapse itself says, in the way systemd is told: nobody asks a port again and again.
+Synapse itself reports that it is ready, as to systemd: nobody polls a port.
 """
 
 import base64
@@ -42,7 +42,7 @@ LOGS = {
 
 @dataclass(frozen=True)
 class Running:
-    """What one has to know of a server to use it."""
+    """The folder, port, secret and process id of a running server."""
 
     folder: str
     port: int
@@ -100,15 +100,15 @@ class SynapseServer:
             self._until_told(ready)
 
     def kill(self) -> None:
-        """It dies on the spot, in the middle of whatever it does."""
+        """Kill it, in the middle of whatever it does."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """It ends in order."""
+        """Stop it in order."""
         self._end(signal.SIGTERM)
 
     def restart(self) -> None:
-        """Killed, and started on the same port with the same data."""
+        """Kill it, and start it on the same port with the same data."""
         self.kill()
         self.start()
 

@@ -1,1 +1,1 @@
-"""Random search: scenarios that a seed decides, drawn anew by `make torture` and told again with fixed seeds by `make prove`."""
+"""Random search: scenarios that a seed decides, drawn by `make torture` and run again with fixed seeds by `make prove`."""

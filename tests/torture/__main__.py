@@ -1,6 +1,6 @@
 """`make torture MINUTES=10`: draws scenarios and seeds until the time is over, two at once, and goes on after a failure.
 
-`make torture KIND=growing-sqlite SEED=12345` tells one again.
+`make torture KIND=growing-sqlite SEED=12345` runs one again.
 """
 
 import argparse
@@ -26,8 +26,8 @@ FAILURES = Path(".torture")
 
 
 @dataclass(frozen=True)
-class Told:
-    """How one scenario ended."""
+class ScenarioResult:
+    """The result of one scenario."""
 
     kind: str
     seed: int
@@ -37,7 +37,7 @@ class Told:
 
 
 def main() -> int:
-    """Draw, or tell one again; 1 if anything failed."""
+    """Draw scenarios, or run one again; 1 if anything failed."""
     asked = arguments()
     if asked.here:  # one scenario, in this process
         print(KINDS[asked.kind](Path(asked.here), asked.seed))
@@ -53,35 +53,35 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long to draw (10)")
     parser.add_argument("--kind", choices=sorted(KINDS), help="only this kind")
-    parser.add_argument("--seed", type=int, help="tell this one, once")
+    parser.add_argument("--seed", type=int, help="run this one, once")
     parser.add_argument("--here", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def search(asked: argparse.Namespace) -> int:
-    """Scenarios on both cores; each failure is reported when it happens, and all of them in the end."""
-    ended: list[Told] = []
+    """Run scenarios on both cores; each failure is reported when it happens, and all of them in the end."""
+    ended: list[ScenarioResult] = []
     cores, more = os.cpu_count() or 2, drawn(asked)
     with ThreadPoolExecutor(cores) as pool:
-        running = {pool.submit(tell, which) for which in islice(more, cores)}
+        running = {pool.submit(run_one, which) for which in islice(more, cores)}
         while running:
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {pool.submit(tell, which) for which in islice(more, len(done))}
+            running |= {pool.submit(run_one, which) for which in islice(more, len(done))}
             for each in done:
                 ended.append(each.result())
                 say(ended[-1])
-    failed = [told for told in ended if told.failed]
-    counts = ", ".join(f"{kind} {times}" for kind, times in sorted(Counter(told.kind for told in ended).items()))
+    failed = [result for result in ended if result.failed]
+    counts = ", ".join(f"{kind} {times}" for kind, times in sorted(Counter(result.kind for result in ended).items()))
     print(f"{len(ended)} scenarios ({counts}), {len(failed)} failed")
-    for told in failed:
-        print(f"  make torture KIND={told.kind} SEED={told.seed}")
+    for result in failed:
+        print(f"  make torture KIND={result.kind} SEED={result.seed}")
     if failed:
-        print("Put each of them into FAILED of tests/torture/seeds.py: `make prove` tells it again for ever.")
+        print("Put each of them into FAILED of tests/torture/seeds.py: `make prove` then runs it every time.")
     return 1 if failed else 0
 
 
 def drawn(asked: argparse.Namespace) -> Iterator[tuple[str, int]]:
-    """Kinds by turns with new seeds, until the time is over; or the one that is asked for."""
+    """Draw kinds by turns with new seeds, until the time is over; or the one that is asked for."""
     if asked.seed is not None:
         yield from ((kind, asked.seed) for kind in ([asked.kind] if asked.kind else DRAWN))
         return
@@ -93,8 +93,8 @@ def drawn(asked: argparse.Namespace) -> Iterator[tuple[str, int]]:
             yield kind, secrets.randbelow(1_000_000)
 
 
-def tell(which: tuple[str, int]) -> Told:
-    """One scenario in a process of its own, with a folder that it leaves behind only if it fails."""
+def run_one(which: tuple[str, int]) -> ScenarioResult:
+    """Run one scenario in a process of its own, with a folder that is deleted afterwards."""
     kind, seed = which
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="everturn-torture-", dir=memory()) as folder:
@@ -102,19 +102,19 @@ def tell(which: tuple[str, int]) -> Told:
         done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     failed = done.returncode != 0
     output = done.stdout + done.stderr if failed else (done.stdout.strip().splitlines() or [""])[-1]
-    return Told(kind, seed, time.monotonic() - began, output, failed)
+    return ScenarioResult(kind, seed, time.monotonic() - began, output, failed)
 
 
-def say(told: Told) -> None:
-    """A line for each; of one that failed, where its output is."""
-    if not told.failed:
-        print(f"{told.kind}, seed {told.seed}, {told.seconds:.0f} s: {told.output}", flush=True)
+def say(result: ScenarioResult) -> None:
+    """Print a line for each; of one that failed, where its output is."""
+    if not result.failed:
+        print(f"{result.kind}, seed {result.seed}, {result.seconds:.0f} s: {result.output}", flush=True)
         return
     FAILURES.mkdir(exist_ok=True)
-    file = FAILURES / f"{told.kind}-{told.seed}.log"
-    file.write_text(told.output)
-    last = told.output.strip().splitlines()[-1:]
-    print(f"FAILED {told.kind}, seed {told.seed}: {last}; see {file}", flush=True)
+    file = FAILURES / f"{result.kind}-{result.seed}.log"
+    file.write_text(result.output)
+    last = result.output.strip().splitlines()[-1:]
+    print(f"FAILED {result.kind}, seed {result.seed}: {last}; see {file}", flush=True)
 
 
 if __name__ == "__main__":

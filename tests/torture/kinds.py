@@ -1,4 +1,4 @@
-"""What can be drawn: each kind of scenario is a function of a seed, and ends with figures or with an error.
+"""The kinds of scenarios that can be drawn: each is a function of a seed, and ends with a summary or with an error.
 
 The size of a scenario is fixed: `make torture` draws more of them instead of longer ones, and a seed that failed fails again.
 """
@@ -10,16 +10,16 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from tests.crash.kills import kill_under_load
-from tests.crash.matrix_story import FAULTS as OF_MATRIX
-from tests.crash.matrix_story import REVOKED as REVOKED_ON_MATRIX
-from tests.crash.matrix_story import kill_matrix
+from tests.crash.matrix_scenario import FAULTS as OF_MATRIX
+from tests.crash.matrix_scenario import REVOKED as REVOKED_ON_MATRIX
+from tests.crash.matrix_scenario import kill_matrix
 from tests.crash.model_kills import kill_model_turns
-from tests.crash.random_deaths import Home, die_at_random, files_in, unheard
-from tests.crash.stories import Totals, tell, tell_one
+from tests.crash.random_deaths import Home, die_at_random, files_in, kinds_missing
+from tests.crash.stream_scenarios import Totals, run_scenario, run_scenarios
 from tests.crash.telegram_deaths import die_under_faults
-from tests.crash.telegram_story import FAULTS as OF_TELEGRAM
-from tests.crash.telegram_story import OF_HOOKS, kill_telegram
-from tests.crash.telegram_story import REVOKED as REVOKED_ON_TELEGRAM
+from tests.crash.telegram_scenario import FAULTS as OF_TELEGRAM
+from tests.crash.telegram_scenario import OF_HOOKS, kill_telegram
+from tests.crash.telegram_scenario import REVOKED as REVOKED_ON_TELEGRAM
 from tests.postgres import PostgresServer, empty_database
 from tests.servers import shared_postgres
 from tests.store.test_machine import drive_machine
@@ -83,28 +83,28 @@ def telegram_deaths(room: Room, seed: int) -> str:
 
 
 def growing(room: Room, seed: int) -> str:
-    totals = tell(seed, 40, room.emptied)
-    assert totals.deaths.total() >= totals.stories // 4, "they hardly ever die"
+    totals = run_scenarios(seed, 40, room.emptied)
+    assert totals.deaths.total() >= totals.scenarios // 4, "they hardly ever die"
     assert totals.faults
     return str(totals)
 
 
 def growing_single(room: Room, seed: int) -> str:
-    """One of the scenarios above: the last two digits are its number."""
+    """Run one of the scenarios above: the last two digits are its number."""
     totals = Totals()
-    tell_one(seed // 100, seed % 100, totals, room.emptied())
+    run_scenario(seed // 100, seed % 100, totals, room.emptied())
     return str(totals)
 
 
 def notes(room: Room, seed: int) -> str:
     homes = [*files_in(room.folder), Home(room.database, room.folder / "postgres")]
     die_at_random(homes, 120, seed)
-    return f"120 deaths, {len(unheard(homes))} kinds of notes did not come"
+    return f"120 deaths, {len(kinds_missing(homes))} kinds of notes are missing"
 
 
 def machine(room: Room, seed: int) -> str:
     drive_machine(room.server, room.folder, seed, examples=15, steps=60)
-    return "both engines said and stored the same"
+    return "both engines returned and stored the same"
 
 
 Kind = Callable[[Room, int], str]

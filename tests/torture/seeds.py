@@ -1,8 +1,7 @@
-"""The seeds that `make prove` tells again: one of each kind, and every one that ever failed."""
+"""The seeds that `make prove` runs again: one of each kind, and every one that ever failed."""
 
 from tests.torture.kinds import DRAWN
 
-FIXED = [(kind, 20261117) for kind in DRAWN]
 # Kind, seed, and what went wrong then. A seed stays here for ever.
 FAILED: list[tuple[str, int, str]] = [
     (
@@ -10,5 +9,12 @@ FAILED: list[tuple[str, int, str]] = [
         79895191,
         "ticks of code that a split puts on a line of their own counted as a missing word",
     ),
+    (
+        "telegram-hook-kills",
+        868393,
+        "a second signal to a killed gateway took its exit code away (asyncio, not the seed)",
+    ),
+    ("notes", 152095, "no process of one home lived long enough to take one certain text, which the test looked for"),
 ]
-TOLD_AGAIN = [*FIXED, *((kind, seed) for kind, seed, _ in FAILED)]
+FIXED = [(kind, 20261117) for kind in DRAWN]
+FIXED_SEEDS = [*FIXED, *((kind, seed) for kind, seed, _ in FAILED)]

@@ -14,8 +14,8 @@ import pytest
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.clock import Clock
-from everturn.gateway.parts import Settings
-from everturn.media import Media
+from everturn.home.files import Media
+from everturn.lifecycle.parts import Settings
 from everturn.model import Json
 from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
@@ -24,22 +24,25 @@ from everturn.platform.web import WebPlatform
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.testing import World
-from everturn.web.conversations import About
-from everturn.web.files import Files
-from everturn.web.limits import Bounds
-from everturn.web.messages import Accept
-from everturn.web.server import PATIENCE_S, Door, Operations, Page, Serving, make_app, serve
+from everturn.web.chat.conversations import About
+from everturn.web.chat.files import FileEndpoints
+from everturn.web.chat.messages import Accept
 from everturn.web.v1.endpoints import V1Parts
+from everturn.web.wire.limits import Bounds
+from everturn.web.wire.server import PATIENCE_S, FrontSettings, Operations, PageParts, Serving, make_app, serve
 from tests.waiting import WAIT_S, within
 
 TOKEN = "a-token-of-the-tests"
 SHARED = pytest.mark.asyncio(loop_scope="session")  # for tests that use the gateway of this folder
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
-PLAIN: dict[str, Any] = {"timeout": WAIT_S, "verify": False}  # http: who loads no certificates is made at once
+PLAIN: dict[str, Any] = {
+    "timeout": WAIT_S,
+    "verify": False,
+}  # http: a client that loads no certificates is made at once
 
 
 class Soon(asyncio.Event):
-    """Something that must happen within the time that tests wait."""
+    """An event that must be set within the time that tests wait."""
 
     async def wait(self) -> Literal[True]:
         async with within(WAIT_S, lambda: "it did not happen"):
@@ -47,14 +50,14 @@ class Soon(asyncio.Event):
 
 
 class Echo:
-    """Says what was said."""
+    """Echoes the message."""
 
     async def run(self, turn: TurnContext) -> Answer:
-        return Answer(f"echo: {turn.words}")
+        return Answer(f"echo: {turn.text}")
 
 
 class Held:
-    """Shows what was said, then waits until it is let go."""
+    """Streams the message, then waits until it is released."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -62,15 +65,15 @@ class Held:
 
     async def run(self, turn: TurnContext) -> Answer:
         turn.calling()
-        turn.stream(f"thinking about {turn.words}")
+        turn.stream(f"thinking about {turn.text}")
         self.began.set()
         await self.go.wait()
-        return Answer(f"echo: {turn.words}")
+        return Answer(f"echo: {turn.text}")
 
 
 @dataclass
 class Desk:
-    """What the command line asks for, remembered."""
+    """Records the stop requests of the command line."""
 
     why_not_ready: str | None = None
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -99,12 +102,12 @@ class Web:
         return await self.client.post(f"/api/chats/{chat}/messages", json={"id": message_id, "text": text})
 
     def stranger(self, **headers: str) -> httpx.AsyncClient:
-        """Somebody without the token, with a jar of cookies of their own."""
+        """A client without the token, with its own cookies."""
         return httpx.AsyncClient(base_url=self.serving.url, headers=headers, **PLAIN)
 
     @contextlib.asynccontextmanager
     async def browser(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Somebody who has logged in, as a browser would."""
+        """A client that has logged in, as a browser would."""
         login = await self.serving.app.visits.make()
         async with self.stranger(Origin=self.serving.url) as client:
             entered = await client.post("/login", json={"code": login.code})
@@ -155,14 +158,14 @@ class Watcher:
         return heard
 
     async def comment(self) -> None:
-        """Wait for a sign of life."""
+        """Wait for a heartbeat."""
         before = self.comments
         async with within(WAIT_S, self._seen):
             while self.comments == before:
                 await self._block()
 
     async def over(self) -> bool:
-        """Whether the stream ends, in form, without another event."""
+        """Whether the stream ends properly, without another event."""
         async with within(WAIT_S, self._seen):
             return not [line async for line in self._lines if line.startswith("event")]
 
@@ -195,13 +198,13 @@ async def running(
     heartbeat_s: float = 15.0,
     patience_s: float = PATIENCE_S,
     bounds: Bounds = Bounds(),  # noqa: B008  frozen
-    door: Door = Door(),  # noqa: B008  frozen
+    front: FrontSettings = FrontSettings(),  # noqa: B008  frozen
     file_bytes: int = 1000,
     others: Sequence[Platform] = (),
     clock: Clock | None = None,
     opened: Callable[[str], Awaitable[Store]] = open_store,
 ) -> AsyncIterator[Web]:
-    """Everything started on a home or a store's address; stopped in order afterwards. The same place again continues."""
+    """Run a gateway on a home or a store's URL; the same one again continues its data."""
     api, page, programs, desk = ApiPlatform(), WebPlatform(), V1Platform(), Desk()
     url = where if isinstance(where, str) else f"sqlite:///{where / 'everturn.db'}"
     files = (where if isinstance(where, Path) else Path(tempfile.mkdtemp())) / "files"
@@ -211,11 +214,11 @@ async def running(
         app = make_app(
             accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
             key_of=parts.settings.key_of, message_chars=settings.message_chars, token=TOKEN, control=desk,
-            heartbeat_s=heartbeat_s, door=door, meters=parts.observing.meters,
+            heartbeat_s=heartbeat_s, front=front, meters=parts.observing.meters,
             people=world.gateway.people, operations=Operations(
                 operator=world.gateway.operator, moves=parts.hub.changes, people=world.gateway.people
             ),
-            page=Page(chats=page, files=Files(Media(files, file_bytes, 3 * file_bytes)), about=About(version="test")),
+            page=PageParts(chats=page, files=FileEndpoints(Media(files, file_bytes, 3 * file_bytes)), about=About(version="test")),
             programs=V1Parts(clients=programs, models=("main", "other"), most_body=settings.message_chars * 12 + 65_536),
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", 0, patience_s=patience_s, bounds=bounds)

@@ -1,4 +1,4 @@
-"""The gateway that many tests of this folder use."""
+"""The shared gateway of the tests in this folder."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

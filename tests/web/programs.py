@@ -1,4 +1,4 @@
-"""Programs that speak the OpenAI API through the official client, and an agent that meets them with everything that can happen."""
+"""Programs that use the OpenAI API through the official client, and an agent with every kind of outcome."""
 
 import asyncio
 from typing import Any
@@ -9,20 +9,20 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
 from everturn.errors import Unanswerable
 from everturn.model import ToolCall, Usage
-from everturn.web.keys import make_key
+from everturn.web.control.keys import make_key
 from tests.web.composition import PLAIN, TOKEN, Soon, Web
 
 LOOK: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 FLAT_LOOK: Any = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
 
 
-def said(text: str) -> list[Any]:
+def user_message(text: str) -> list[Any]:
     """One message."""
     return [{"role": "user", "content": text}]
 
 
 def client(web: Web, key: str = TOKEN, retries: int = 0) -> AsyncOpenAI:
-    """The official client, which needs only the address."""
+    """The official client with the gateway's URL."""
     made = AsyncOpenAI(
         base_url=f"{web.serving.url}/v1", api_key=key, max_retries=retries, http_client=DefaultAsyncHttpxClient(**PLAIN)
     )
@@ -36,7 +36,7 @@ async def key(web: Web, name: str) -> str:
 
 
 class Obliging:
-    """Does what it is told; waits where a test must act."""
+    """Does what the message says; waits where a test must act."""
 
     def __init__(self) -> None:
         self.go = asyncio.Event()
@@ -44,9 +44,9 @@ class Obliging:
         self.turns = 0
 
     async def run(self, turn: TurnContext) -> Answer:
-        """By the first word."""
+        """Act on the first word of the message."""
         self.turns += 1
-        match turn.words.partition(" ")[0]:
+        match turn.text.partition(" ")[0]:
             case "wait":
                 return await self._wait(turn)
             case "break":
@@ -64,7 +64,7 @@ class Obliging:
             case "":
                 return Answer(f"it said {(await turn.history())[-1].content}")
             case _:
-                return Answer(f"echo: {turn.words}", usage=Usage(1, 10, 3, 4))
+                return Answer(f"echo: {turn.text}", usage=Usage(1, 10, 3, 4))
 
     async def _wait(self, turn: TurnContext) -> Answer:
         await turn.calling()
@@ -75,9 +75,9 @@ class Obliging:
         return Answer("one two three")
 
     async def _seen(self, turn: TurnContext) -> Answer:
-        brought = await turn.brought()
+        extras = await turn.extras()
         rows = [f"{row.role}={row.content}" for row in await turn.history()]
-        return Answer("|".join([brought.instructions, *(tool.name for tool in brought.tools), *rows]))
+        return Answer("|".join([extras.instructions, *(tool.name for tool in extras.tools), *rows]))
 
     async def _tool(self, _call: ToolCall, _key: str) -> str:
         return "done"

@@ -1,4 +1,4 @@
-"""The door over real HTTP: who is let in, where, how often, and what everybody is told with every answer."""
+"""Authentication, scopes, rate limits and security headers over real HTTP."""
 
 import asyncio
 import contextlib
@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from everturn.decide.access import Place
-from everturn.store.operations.access import log_out
+from everturn.people.rows.access import log_out
+from everturn.people.rules.access import GatewayAddress
 from everturn.testing import ManualClock
-from everturn.web.access import KNOWN_FOR_S, LOGINS
-from everturn.web.server import Door
-from everturn.web.visits import LOGIN_S, VISIT_S
+from everturn.web.access import LOGINS, VALID_FOR_S
+from everturn.web.control.visits import LOGIN_S, VISIT_S
+from everturn.web.wire.server import FrontSettings
 from tests.turn_costs import Meter
 from tests.waiting import WAIT_S, within
 from tests.web.composition import SHARED, TOKEN, Watcher, Web, running
@@ -118,7 +118,7 @@ async def test_a_revoked_key_is_refused_at_once(shared: Web) -> None:
     assert (await shared.client.delete("/control/keys/nobody")).status_code == 404
 
 
-async def test_a_browser_that_a_key_let_in_has_the_keys_rights_and_no_others(web: Web) -> None:
+async def test_a_browser_that_logged_in_with_a_key_has_its_rights_and_no_others(web: Web) -> None:
     async with browser_of_key(web, await made_key(web, "helper", "admin")) as client:
         codes = [(await client.get(path)).status_code for path in ("/control/keys", "/ops/api/overview", *OWN_PATHS)]
         assert codes == [200, 200] + [403] * len(OWN_PATHS)
@@ -131,7 +131,7 @@ async def test_a_browser_that_a_key_let_in_has_the_keys_rights_and_no_others(web
         assert (await second.get("/control/keys")).status_code == 401
 
 
-async def test_a_browser_that_a_key_let_in_is_out_when_the_key_is_revoked(web: Web) -> None:
+async def test_a_browser_that_logged_in_with_a_key_is_logged_out_with_it(web: Web) -> None:
     key = await made_key(web, "helper", "admin")
     async with browser_of_key(web, key) as client, with_key(web, key) as program:
         late = (await program.post("/control/login")).json()["code"]
@@ -145,7 +145,7 @@ async def test_a_browser_that_a_key_let_in_is_out_when_the_key_is_revoked(web: W
 
 
 async def test_a_key_that_a_key_made_is_named_when_its_maker_is_revoked(web: Web) -> None:
-    """It outlives its maker: whoever revokes that one is told, and ends both with one request if they want to."""
+    """It outlives its maker: revoking the maker names it, and `made=1` revokes both."""
     for name, query, also, left in (("one", "", [], ["one's"]), ("two", "?made=1", ["two's"], [])):
         key = await made_key(web, name, "admin")
         async with browser_of_key(web, key) as browser:
@@ -186,12 +186,12 @@ async def test_a_bad_key_is_refused(shared: Web, body: object) -> None:
 async def test_what_a_key_writes_bears_its_name(shared: Web) -> None:
     async with with_key(shared, await made_key(shared, "writer", "chat")) as bot:
         await bot.post("/api/chats/a/messages", json={"id": "by-a-key", "text": "hi"})
-    (life,) = (await shared.client.get("/control/explain/by-a-key")).json()["messages"]
-    assert life["key"] == "agent:main:api:dm:a"
+    (trace,) = (await shared.client.get("/control/explain/by-a-key")).json()["messages"]
+    assert trace["key"] == "agent:main:api:dm:a"
 
 
 async def test_a_fast_key_is_slowed_down_alone(tmp_path: Path) -> None:
-    async with running(tmp_path, door=Door(per_minute=5, clock=ManualClock())) as web:
+    async with running(tmp_path, front=FrontSettings(per_minute=5, clock=ManualClock())) as web:
         keys = [await made_key(web, name, "read") for name in ("fast", "calm")]
         async with with_key(web, keys[0]) as fast, with_key(web, keys[1]) as calm:
             codes = [(await fast.get("/control/status")).status_code for _ in range(7)]
@@ -204,7 +204,7 @@ async def test_a_fast_key_is_slowed_down_alone(tmp_path: Path) -> None:
 
 async def test_an_address_that_guesses_is_slowed_down_and_the_owner_is_not(tmp_path: Path) -> None:
     clock = ManualClock()
-    async with running(tmp_path, door=Door(per_minute=5, clock=clock)) as web:
+    async with running(tmp_path, front=FrontSettings(per_minute=5, clock=clock)) as web:
         async with web.stranger(Authorization="Bearer guess") as client:
             codes = [(await client.get("/control/status")).status_code for _ in range(7)]
         assert codes == [401] * 5 + [429] * 2
@@ -222,7 +222,7 @@ async def status_with(web: Web, **headers: str) -> int:
 @pytest.mark.parametrize("headers", [{"Authorization": "Bearer guess"}, {"Cookie": "{cookie}=guess"}])
 async def test_guessing_costs_no_reads_above_the_limit(tmp_path: Path, headers: dict[str, str]) -> None:
     meter = Meter()
-    async with running(tmp_path, door=Door(per_minute=5, clock=ManualClock()), opened=meter.open) as web:
+    async with running(tmp_path, front=FrontSettings(per_minute=5, clock=ManualClock()), opened=meter.open) as web:
         wrong = {name: value.format(cookie=web.serving.app.access.cookie) for name, value in headers.items()}
         codes = [await status_with(web, **wrong) for _ in range(6)]
         before = len(meter.statements)
@@ -232,15 +232,15 @@ async def test_guessing_costs_no_reads_above_the_limit(tmp_path: Path, headers: 
     assert reads == []
 
 
-async def test_a_right_secret_is_let_in_where_others_guess(tmp_path: Path) -> None:
-    """Also one that was made since somebody guessed; and one that was revoked is not."""
+async def test_a_right_secret_is_accepted_where_others_guess(tmp_path: Path) -> None:
+    """Also one that was made after the guessing began; a revoked one is not."""
     clock = ManualClock()
-    async with running(tmp_path, door=Door(per_minute=5, clock=clock)) as web, web.browser() as page:
+    async with running(tmp_path, front=FrontSettings(per_minute=5, clock=clock)) as web, web.browser() as page:
         early = await made_key(web, "early", "read")
         guesses = [await status_with(web, Authorization="Bearer guess") for _ in range(7)]
         assert guesses[-1] == 429
         late = await made_key(web, "late", "read")
-        clock.advance(KNOWN_FOR_S)
+        clock.advance(VALID_FOR_S)
         for key in (early, late):
             assert await status_with(web, Authorization=f"Bearer {key}") == 200
         assert (await page.get("/web/me")).status_code == 200
@@ -248,9 +248,9 @@ async def test_a_right_secret_is_let_in_where_others_guess(tmp_path: Path) -> No
         assert await status_with(web, Authorization=f"Bearer {early}") == 429
 
 
-async def test_a_secret_that_was_just_made_is_let_in_where_others_guess(tmp_path: Path) -> None:
-    """No time passes: what is in force was read before they were made."""
-    async with running(tmp_path, door=Door(per_minute=5, clock=ManualClock())) as web:
+async def test_a_secret_that_was_just_made_is_accepted_where_others_guess(tmp_path: Path) -> None:
+    """No time passes: the valid secrets were read before these were made."""
+    async with running(tmp_path, front=FrontSettings(per_minute=5, clock=ManualClock())) as web:
         guesses = [await status_with(web, Authorization="Bearer guess") for _ in range(7)]
         assert guesses[-1] == 429
         assert await status_with(web, Authorization=f"Bearer {await made_key(web, 'new', 'read')}") == 200
@@ -260,7 +260,7 @@ async def test_a_secret_that_was_just_made_is_let_in_where_others_guess(tmp_path
 
 
 async def test_a_stranger_at_the_owners_address_does_not_keep_the_owner_out(tmp_path: Path) -> None:
-    async with running(tmp_path, door=Door(per_minute=5, clock=ManualClock())) as web:
+    async with running(tmp_path, front=FrontSettings(per_minute=5, clock=ManualClock())) as web:
         login = await web.serving.app.visits.make()
         async with web.stranger() as client:
             codes = [(await client.get("/control/status")).status_code for _ in range(6)]
@@ -284,7 +284,10 @@ async def test_a_stranger_at_the_owners_address_does_not_keep_the_owner_out(tmp_
 async def test_what_another_sites_page_lets_a_browser_ask_counts_for_nobody(
     tmp_path: Path, headers: dict[str, str], status: int
 ) -> None:
-    async with running(tmp_path, door=Door(per_minute=2, clock=ManualClock())) as web, web.stranger() as client:
+    async with (
+        running(tmp_path, front=FrontSettings(per_minute=2, clock=ManualClock())) as web,
+        web.stranger() as client,
+    ):
         codes = [(await client.get("/control/status", headers=headers)).status_code for _ in range(5)]
         assert codes == [status] * 5
         assert (await client.get("/control/status")).status_code == 401
@@ -293,7 +296,7 @@ async def test_what_another_sites_page_lets_a_browser_ask_counts_for_nobody(
 # -- browsers ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_link_lets_a_browser_in_once(web: Web) -> None:
+async def test_a_login_link_works_once(web: Web) -> None:
     login = await web.serving.app.visits.make()
     assert login.link("http://x/") == f"http://x/login#{login.code}"
     async with web.stranger() as first, web.stranger() as second:
@@ -308,7 +311,9 @@ async def test_a_link_lets_a_browser_in_once(web: Web) -> None:
 
 
 async def test_behind_https_the_cookie_is_for_https(tmp_path: Path) -> None:
-    async with running(tmp_path, door=Door(place=Place("127.0.0.1", "https://chat.example.org"))) as web:
+    async with running(
+        tmp_path, front=FrontSettings(place=GatewayAddress("127.0.0.1", "https://chat.example.org"))
+    ) as web:
         login = await web.serving.app.visits.make()
         async with web.stranger(Host="chat.example.org", Origin="https://chat.example.org") as client:
             cookie = (await client.post("/login", json={"code": login.code})).headers
@@ -319,12 +324,12 @@ async def test_behind_https_the_cookie_is_for_https(tmp_path: Path) -> None:
 
 async def test_links_and_visits_expire(tmp_path: Path) -> None:
     clock = ManualClock()
-    async with running(tmp_path, door=Door(clock=clock)) as web:
+    async with running(tmp_path, front=FrontSettings(clock=clock)) as web:
         late = await web.serving.app.visits.make()
         async with web.browser() as client:
             clock.advance(LOGIN_S)
             answer = await client.post("/login", json={"code": late.code})
-            assert (answer.status_code, "too old" in answer.json()["error"]) == (403, True)
+            assert (answer.status_code, "expired" in answer.json()["error"]) == (403, True)
             assert (await client.get("/web/me")).status_code == 200
             clock.advance(VISIT_S)
             client.cookies.jar.clear_expired_cookies()
@@ -348,7 +353,7 @@ async def test_everybody_can_be_logged_out(web: Web) -> None:
         assert [(await each.get("/web/me")).status_code for each in (one, two)] == [401, 401]
 
 
-async def test_streams_end_with_what_let_them_in(web: Web) -> None:
+async def test_streams_end_with_their_key_or_visit(web: Web) -> None:
     key = await made_key(web, "bot", "chat")
     async with web.browser() as page, with_key(web, key) as bot:
         for client, path, end in (
@@ -362,7 +367,7 @@ async def test_streams_end_with_what_let_them_in(web: Web) -> None:
             assert (await client.get(path)).status_code == 401
 
 
-async def test_a_stream_of_another_instance_ends_with_the_next_sign_of_life(tmp_path: Path) -> None:
+async def test_a_stream_of_another_instance_ends_with_the_next_heartbeat(tmp_path: Path) -> None:
     path = "/web/conversations/c/events"
     async with running(tmp_path, heartbeat_s=0.05) as web, web.browser() as page, page.stream("GET", path) as stream:
         await web.world.store.run(log_out, None)

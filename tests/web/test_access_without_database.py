@@ -1,4 +1,4 @@
-"""The door while the database does not answer: what waits for it is bounded, and everybody else is told."""
+"""Authentication while the database does not answer: the number of waiting look-ups is bounded, other requests get 503."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,14 +9,14 @@ import pytest
 from starlette.applications import Starlette
 
 from everturn.clock import SystemClock
-from everturn.decide.access import Place
 from everturn.errors import StoreError
+from everturn.people.rules.access import GatewayAddress
 from everturn.store.open import open_store
 from everturn.store.postgres import PostgresStore
 from everturn.testing import ManualClock
 from everturn.web.access import LOOK_UPS, Access, NotAdmitted
-from everturn.web.bodies import HANDLERS
-from everturn.web.visits import Visits
+from everturn.web.control.visits import Visits
+from everturn.web.wire.bodies import HANDLERS
 from tests.postgres import PostgresServer
 from tests.store.cutting_proxy import CuttingProxy
 from tests.store.engine_operations import closing
@@ -26,7 +26,7 @@ CLIENT = ("192.0.2.7", 4711)
 
 
 async def status_of(access: Access, secret: str) -> int:
-    """What somebody with this key is answered."""
+    """The response status for this key."""
     headers = [(b"authorization", b"Bearer " + secret.encode())]
     try:
         await access.admit({"path": "/control/status", "method": "GET", "headers": headers, "client": CLIENT})
@@ -42,7 +42,7 @@ async def test_look_ups_are_bounded_while_the_database_is_silent(postgres: Postg
     async with CuttingProxy(postgres.port) as proxy:
         url = proxy.url(database_url)
         async with closing(await PostgresStore.open(url, close_within_s=0.3)) as store:
-            access = Access(token="t" * 43, store=store, clock=SystemClock(), place=Place(), per_minute=0)
+            access = Access(token="t" * 43, store=store, clock=SystemClock(), place=GatewayAddress(), per_minute=0)
             assert await status_of(access, "nobody's") == 401
             proxy.frozen = True
             asking = [asyncio.ensure_future(status_of(access, f"key {number}")) for number in range(LOOK_UPS)]
@@ -75,11 +75,11 @@ async def test_logins_are_bounded_while_the_database_is_silent(postgres: Postgre
                 assert await asking[0] == 503
 
 
-async def test_nobody_is_told_that_a_secret_is_wrong_where_others_guess_and_it_cannot_be_looked_up(
+async def test_no_secret_is_called_wrong_where_others_guess_and_it_cannot_be_looked_up(
     store_url: str,
 ) -> None:
     store = await open_store(store_url)
-    access = Access(token="t" * 43, store=store, clock=ManualClock(), place=Place(), per_minute=2)
+    access = Access(token="t" * 43, store=store, clock=ManualClock(), place=GatewayAddress(), per_minute=2)
     assert [await status_of(access, "guess") for _ in range(2)] == [401, 401]
     await store.close()
     assert [await status_of(access, "right") for _ in range(3)] == [503, 503, 503]
@@ -87,18 +87,18 @@ async def test_nobody_is_told_that_a_secret_is_wrong_where_others_guess_and_it_c
 
 @asynccontextmanager
 async def logging_in(store: PostgresStore) -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody at the login."""
-    access = Access(token="t" * 43, store=store, clock=SystemClock(), place=Place(), per_minute=0)
+    """A client of the login endpoint."""
+    access = Access(token="t" * 43, store=store, clock=SystemClock(), place=GatewayAddress(), per_minute=0)
     app = Starlette(routes=Visits(access, store, SystemClock()).routes(), exception_handlers=HANDLERS)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here", timeout=None) as client:
         yield client
 
 
 async def login(client: httpx.AsyncClient, code: str) -> int:
-    """What somebody with this code is answered."""
+    """The response status for this login code."""
     return (await client.post("/login", json={"code": code})).status_code
 
 
 async def waiting(store: PostgresStore) -> int:
-    """How many questions wait for the database."""
+    """How many look-ups wait for the database."""
     return store.meters().waiting

@@ -1,4 +1,4 @@
-"""The server and its connections: what is not HTTP, what never ends, and how it listens and closes."""
+"""The server and its connections: invalid HTTP, incomplete requests, listening and closing."""
 
 import asyncio
 import signal
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from everturn.errors import ConfigError
+from everturn.inbox.rows.inbox import Accepted
 from everturn.model import Inbound
-from everturn.store.operations.inbox import Accepted
-from everturn.web.connection import MOST_HEAD
-from everturn.web.server import PATIENCE_S, serve
+from everturn.web.wire.connection import MOST_HEAD
+from everturn.web.wire.server import PATIENCE_S, serve
 from tests.waiting import WAIT_S, within
 from tests.web.composition import SHARED, TOKEN, Held, Web, running
 
@@ -41,14 +41,14 @@ async def sent(web: Web, data: bytes) -> bytes:
 
 
 def bodies(web: Web) -> list[int]:
-    """How much came of each body that is on its way."""
+    """How much of each incomplete body arrived."""
     return sorted(each.body_bytes for each in web.serving.server.open_connections() if each.in_body)
 
 
 def keep_waiting(web: Web, patience_s: float) -> None:
-    """Let the server look at its connections as if more than its patience had passed since."""
+    """Let the server check timeouts as if more than its patience had passed."""
     for connection in web.serving.server.open_connections():
-        connection.look(asyncio.get_running_loop().time() + patience_s + 1, patience_s)
+        connection.check_timeouts(asyncio.get_running_loop().time() + patience_s + 1, patience_s)
 
 
 def post(message_id: str, headers: bytes = b"") -> bytes:
@@ -60,7 +60,7 @@ def statuses(answers: bytes) -> list[bytes]:
     return [part[:3] for part in answers.split(b"HTTP/1.1 ")[1:]]
 
 
-async def test_a_request_that_does_not_come_whole_is_given_up(tmp_path: Path) -> None:
+async def test_an_incomplete_request_times_out(tmp_path: Path) -> None:
     async with running(tmp_path, patience_s=0.2) as hasty:
         answers = await asyncio.gather(*(sent(hasty, part) for part in PARTS))
     assert [statuses(answer) for answer in answers] == [[b"408"]] * len(PARTS)
@@ -107,15 +107,15 @@ async def test_requests_sent_at_once_are_answered_in_order(shared: Web) -> None:
     [
         post("closing", b"Connection: close\r\n"),
         post("old").replace(b"HTTP/1.1", b"HTTP/1.0"),
-        post("asking", b"Connection: close\r\n").replace(b"/messages", b"/messages?again=1"),
+        post("awaiting_approval", b"Connection: close\r\n").replace(b"/messages", b"/messages?again=1"),
     ],
 )
-async def test_a_client_that_asks_once_is_answered_and_let_go(shared: Web, data: bytes) -> None:
+async def test_a_connection_without_keep_alive_is_answered_and_closed(shared: Web, data: bytes) -> None:
     assert statuses(await sent(shared, data)) == [b"202"]
 
 
 @SHARED
-async def test_who_asks_before_sending_is_told_to_go_on(shared: Web) -> None:
+async def test_expect_100_continue_is_answered(shared: Web) -> None:
     answer = await sent(shared, post("careful", b"Expect: 100-continue\r\nConnection: close\r\n"))
     assert statuses(answer) == [b"100", b"202"]
 
@@ -128,7 +128,7 @@ async def test_a_message_is_kept_though_its_sender_hung_up(web: Web) -> None:
         assert (await watcher.until("reply"))[-1].data["text"] == "echo: hello"
 
 
-async def test_a_message_under_way_when_the_server_ends_is_told_to_come_again(tmp_path: Path) -> None:
+async def test_a_message_in_flight_at_shutdown_gets_503(tmp_path: Path) -> None:
     came = asyncio.Semaphore(0)
     never: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
 

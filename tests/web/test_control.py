@@ -7,8 +7,8 @@ import apsw
 import httpx
 import pytest
 
-from everturn.decide import web_words
 from everturn.store.interface import Op, sql
+from everturn.web.rules import web_texts
 from tests.waiting import poll
 from tests.web.composition import PLAIN, SHARED, Web, running
 
@@ -19,7 +19,7 @@ async def web(tmp_path: Path) -> AsyncIterator[Web]:
         yield started
 
 
-async def said(web: Web, chat: str, message_id: str) -> None:
+async def post_and_wait(web: Web, chat: str, message_id: str) -> None:
     async with web.events(chat) as watcher:
         await web.post(chat, message_id, "hello")
         await watcher.until("reply")
@@ -40,7 +40,7 @@ async def test_a_gateway_that_cannot_answer_says_why(web: Web) -> None:
     assert (await web.client.get("/health")).status_code == 200
 
 
-async def test_what_is_wrong_with_the_database_is_told_to_who_may_look(web: Web, tmp_path: Path) -> None:
+async def test_the_cause_of_a_database_error_is_only_for_the_scope_read(web: Web, tmp_path: Path) -> None:
     stuck = True
 
     def on_a_bad_sector() -> Op[None]:
@@ -57,7 +57,7 @@ async def test_what_is_wrong_with_the_database_is_told_to_who_may_look(web: Web,
     assert [answer.status_code for answer in answers] == [503] * 3
     *strangers, owner = [answer.json()["reason"] for answer in answers]
     assert str(tmp_path) in owner
-    assert strangers == [web_words.NO_DATABASE] * 2
+    assert strangers == [web_texts.NO_DATABASE] * 2
 
 
 async def test_status_tells_what_runs_and_what_is_open(web: Web) -> None:
@@ -68,7 +68,7 @@ async def test_status_tells_what_runs_and_what_is_open(web: Web) -> None:
 
 async def test_sessions_are_listed_page_by_page(web: Web) -> None:
     for chat in ("a", "b", "c"):
-        await said(web, chat, "m1")
+        await post_and_wait(web, chat, "m1")
     first = (await web.client.get("/control/sessions", params={"limit": 2})).json()
     rest = (await web.client.get("/control/sessions", params={"limit": 2, "after": first["next"]})).json()
     keys = [session["key"] for session in first["sessions"] + rest["sessions"]]
@@ -79,12 +79,15 @@ async def test_sessions_are_listed_page_by_page(web: Web) -> None:
 @SHARED
 @pytest.mark.parametrize("message_id", ["m1", "a@b", "50%", "a/b", "a b?", "ü"])
 async def test_a_message_is_explained_by_the_id_its_sender_gave(shared: Web, message_id: str) -> None:
-    await said(shared, "explained", message_id)
-    await said(shared, "explained-too", message_id)
+    await post_and_wait(shared, "explained", message_id)
+    await post_and_wait(shared, "explained-too", message_id)
     url = httpx.URL(shared.serving.url).copy_with(raw_path=b"/control/explain/" + quoted(message_id))
-    lives = (await shared.client.get(url)).json()["messages"]
-    assert [life["key"] for life in lives] == ["agent:main:api:dm:explained", "agent:main:api:dm:explained-too"]
-    assert {life["state"] for life in lives} == {"done"}
+    traces = (await shared.client.get(url)).json()["messages"]
+    assert [trace["key"] for trace in traces] == [
+        "agent:main:api:dm:explained",
+        "agent:main:api:dm:explained-too",
+    ]
+    assert {trace["state"] for trace in traces} == {"done"}
 
 
 def quoted(text: str) -> bytes:
@@ -92,7 +95,7 @@ def quoted(text: str) -> bytes:
 
 
 @SHARED
-async def test_an_unknown_message_has_no_life(shared: Web) -> None:
+async def test_an_unknown_message_has_no_timeline(shared: Web) -> None:
     assert (await shared.client.get("/control/explain/nobody")).json() == {"messages": []}
 
 
@@ -118,14 +121,14 @@ async def test_a_huge_stop_is_refused(shared: Web) -> None:
 
 
 @SHARED
-async def test_other_paths_and_methods_are_refused_in_words(shared: Web) -> None:
+async def test_other_paths_and_methods_get_an_error_text(shared: Web) -> None:
     nowhere, wrong = await shared.client.get("/control/nothing"), await shared.client.get("/control/stop")
-    assert (nowhere.status_code, nowhere.json()) == (404, {"error": "there is nothing at /control/nothing"})
+    assert (nowhere.status_code, nowhere.json()) == (404, {"error": "no such endpoint: /control/nothing"})
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
-    assert "GET is not possible" in wrong.json()["error"]
+    assert "the method GET is not allowed" in wrong.json()["error"]
 
 
-async def test_a_store_that_does_not_answer_is_told_everywhere(web: Web) -> None:
+async def test_a_store_that_does_not_answer_is_a_503_everywhere(web: Web) -> None:
     await web.world.abandon()
     answers = [await web.client.get(f"/api/chats/alice/{what}") for what in ("events", "transcript")]
     answers += [await web.client.get("/control/sessions"), await web.post("alice", "m1", "hello")]

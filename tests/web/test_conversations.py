@@ -1,4 +1,4 @@
-"""The page's endpoints over real HTTP, as its own code uses them: list, show, follow, say, search."""
+"""The page's endpoints over real HTTP, as its own code uses them: list, show, follow, post, search."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ import pytest
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.model import Effect, ToolCall
-from everturn.store.operations.recovery import suspend_session
 from everturn.testing import ScriptedAgent
-from everturn.web.events import MOST_OF_ONE
+from everturn.turns.rows.recovery import suspend_session
+from everturn.web.chat.events import MOST_OF_ONE
 from tests.web.composition import SHARED, Echo, Held, Watcher, Web, running
 
 
@@ -69,7 +69,7 @@ async def test_a_conversation_shows_its_rows_its_events_and_where_to_go_on(store
     assert [event["kind"] for event in shown["events"]] == ["message", "turn", "reply", "turn"]
     message = shown["events"][0]
     assert (message["data"]["id"], message["at"]) == ("m1", shown["rows"][0]["at"])
-    assert (shown["event"], shown["turn"], shown["waiting"], shown["title"]) == (4, None, [], "hello")
+    assert (shown["event"], shown["turn"], shown["queued"], shown["title"]) == (4, None, [], "hello")
 
 
 async def test_conversations_are_listed_with_the_last_used_first(store_url: str) -> None:
@@ -111,13 +111,13 @@ async def test_a_message_is_taken_once_and_listed_from_then_on(tmp_path: Path) -
         agent.go.set()
 
 
-async def test_who_waits_is_shown_by_its_own_id(tmp_path: Path) -> None:
+async def test_a_queued_message_is_shown_by_its_own_id(tmp_path: Path) -> None:
     agent = Held()
     async with paged(tmp_path, agent) as (_, page):
         await page.say("c", "m1", "hello")
         await agent.began.wait()
         await page.say("c", "50%@home", "and more")
-        assert "50%@home" in (await page.show("c"))["waiting"]
+        assert "50%@home" in (await page.show("c"))["queued"]
         agent.go.set()
 
 
@@ -173,18 +173,18 @@ async def test_a_long_conversation_is_read_page_by_page(tmp_path: Path) -> None:
 
 
 class Summing:
-    """Sums up what was said when it is told to, and keeps the newest two rows."""
+    """Compacts the conversation on request, and keeps the newest two rows."""
 
     async def run(self, turn: TurnContext) -> Answer:
-        if turn.words.startswith("sum up"):
+        if turn.text.startswith("sum up"):
             await turn.session.compact("it was about whales", 2)
-        return Answer(f"echo: {turn.words}")
+        return Answer(f"echo: {turn.text}")
 
 
-async def test_what_was_said_before_it_was_summed_up_is_read_on_and_nothing_twice(store_url: str) -> None:
+async def test_rows_from_before_a_compaction_can_be_read_and_none_twice(store_url: str) -> None:
     async with paged(store_url, Summing()) as (_, page):
-        words = ["one", "two", "sum up", "three", "sum up again", "four"]
-        for number, each in enumerate(words):
+        text = ["one", "two", "sum up", "three", "sum up again", "four"]
+        for number, each in enumerate(text):
             await page.answered("c", f"m{number}", each)
         shown = await page.show("c")
         pages = [shown]
@@ -194,7 +194,7 @@ async def test_what_was_said_before_it_was_summed_up_is_read_on_and_nothing_twic
             "/web/conversations/other/earlier", params={"session": shown["earlier"]["session_id"], "before": 5}
         )
     said = [row["content"] for each in reversed(pages) for row in each["rows"] if row["role"] == "user"]
-    assert said == words
+    assert said == text
     assert [each["rows"][0]["content"] for each in pages] == ["it was about whales", "it was about whales", "one"]
     assert [each.get("depth", 0) for each in pages] == [0, 1, 2]
     assert elsewhere.status_code == 404
@@ -227,7 +227,7 @@ async def test_what_cannot_be_is_refused(shared: Web, path: str) -> None:
         assert (await client.get(path)).status_code == 400
 
 
-async def test_a_conversation_that_was_set_aside_says_so(store_url: str) -> None:
+async def test_a_suspended_conversation_is_shown_as_suspended(store_url: str) -> None:
     async with paged(store_url) as (web, page):
         await page.answered("c", "m", "hello")
         await web.world.store.run(suspend_session, "agent:main:web:dm:c", 2_000_000_000.0)

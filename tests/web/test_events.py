@@ -1,4 +1,4 @@
-"""Event streams over HTTP: whoever comes back misses nothing and hears nothing twice."""
+"""Event streams over HTTP: a client that reconnects misses no event and gets none twice."""
 
 import asyncio
 import time
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from starlette.types import Message
 
-from everturn.gateway.hub import Hub
+from everturn.lifecycle.rows.upkeep import EVENTS_KEPT_S, forget
 from everturn.model import Event
+from everturn.outbox.hub import Hub
+from everturn.outbox.rows.notices import event_range
 from everturn.store.open import open_store
-from everturn.store.operations.telling import event_range
-from everturn.store.operations.upkeep import EVENTS_KEPT_S, forget
-from everturn.web.events import EventStreams, Watched
+from everturn.web.chat.events import EventStreams, Watched
 from tests.waiting import PATIENCE, within
 from tests.web.composition import SHARED, Echo, Held, Watcher, Web, running
 
@@ -35,7 +35,7 @@ async def answered(web: Web, *numbers: int) -> None:
                 pass
 
 
-async def test_a_watcher_hears_the_message_the_turn_and_the_reply_in_order(web: Web) -> None:
+async def test_a_watcher_gets_the_message_the_turn_and_the_reply_in_order(web: Web) -> None:
     async with web.events("alice") as watcher:
         await web.post("alice", "m1", "hello")
         heard = [await watcher.next() for _ in range(4)]
@@ -47,7 +47,7 @@ async def test_a_watcher_hears_the_message_the_turn_and_the_reply_in_order(web: 
 
 
 async def status_of(streams: EventStreams, client: str, open_until: asyncio.TaskGroup) -> int:
-    """What a client is answered that opens one more stream, which stays open."""
+    """Open one more stream, which stays open; its response."""
     said: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def send(message: Message) -> None:
@@ -63,7 +63,7 @@ async def status_of(streams: EventStreams, client: str, open_until: asyncio.Task
         return await said
 
 
-async def test_whoever_comes_next_finds_a_place_however_many_take_all_they_may(tmp_path: Path) -> None:
+async def test_the_next_client_finds_a_slot_however_many_take_all_they_may(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path / 'everturn.db'}")
     streams = EventStreams(Hub(), store, 15.0, most=60)
     async with asyncio.TaskGroup() as group:
@@ -83,14 +83,14 @@ async def test_the_answer_is_a_stream_that_nobody_keeps(web: Web) -> None:
     assert (headers["cache-control"], headers["x-accel-buffering"]) == ("no-store", "no")
 
 
-async def test_without_a_place_only_what_comes_is_heard(web: Web) -> None:
+async def test_without_a_position_only_new_events_are_sent(web: Web) -> None:
     await answered(web, 1)
     async with web.events("alice") as watcher:
         await web.post("alice", "m2", "again")
         assert (await watcher.next()).id == 5
 
 
-async def test_from_zero_everything_kept_is_heard(web: Web) -> None:
+async def test_from_zero_every_stored_event_is_sent(web: Web) -> None:
     await answered(web, *range(30))
     async with web.events("alice", after=0) as watcher:
         assert [(await watcher.next()).id for _ in range(120)] == list(range(1, 121))
@@ -120,7 +120,7 @@ async def test_a_new_conversation_does_not_restart_the_ids(web: Web) -> None:
         assert [event.id for event in await watcher.until("reply")] == [5, 6]
 
 
-async def test_an_id_too_old_is_told_of_the_gap_first(web: Web) -> None:
+async def test_an_id_that_is_too_old_gets_the_gap_first(web: Web) -> None:
     await answered(web, 1)
     await web.world.store.run(forget, time.time() + EVENTS_KEPT_S + 60)
     await answered(web, 2)
@@ -130,7 +130,7 @@ async def test_an_id_too_old_is_told_of_the_gap_first(web: Web) -> None:
     assert first.id == 5
 
 
-async def test_a_gap_is_told_even_when_nothing_is_kept(web: Web) -> None:
+async def test_a_gap_is_sent_even_when_no_event_is_stored(web: Web) -> None:
     await answered(web, 1)
     await web.world.store.run(forget, time.time() + EVENTS_KEPT_S + 60)
     async with web.events("alice", last=2) as watcher:
@@ -139,7 +139,7 @@ async def test_a_gap_is_told_even_when_nothing_is_kept(web: Web) -> None:
         assert (await watcher.next()).id == 5
 
 
-async def test_who_saw_the_last_event_has_no_gap(web: Web) -> None:
+async def test_a_client_that_saw_the_last_event_has_no_gap(web: Web) -> None:
     await answered(web, 1)
     await web.world.store.run(forget, time.time() + EVENTS_KEPT_S + 60)
     async with web.events("alice", last=4) as watcher:
@@ -155,7 +155,7 @@ async def test_an_id_from_the_future_gets_a_gap_and_then_everything_kept(web: We
     assert first.id == 1
 
 
-async def test_the_text_so_far_has_no_id_and_who_comes_late_is_shown_it(tmp_path: Path) -> None:
+async def test_the_text_so_far_has_no_id_and_a_late_watcher_gets_it(tmp_path: Path) -> None:
     agent = Held()
     async with running(tmp_path, agent) as web, web.events("alice") as early:
         await web.post("alice", "m1", "hello")
@@ -181,7 +181,7 @@ async def test_what_a_finished_turn_showed_is_not_shown_again(tmp_path: Path) ->
             assert (await watcher.next()).name == "message"
 
 
-async def test_a_watcher_told_to_look_again_reads_the_store(web: Web) -> None:
+async def test_a_watcher_that_must_resync_reads_the_store(web: Web) -> None:
     async with web.events("alice") as watcher:
         await web.post("alice", "m1", "hello")
         await watcher.until("reply")
@@ -192,7 +192,7 @@ async def test_a_watcher_told_to_look_again_reads_the_store(web: Web) -> None:
     assert [event.id for event in heard] == [4, 5, 6, 7]
 
 
-async def test_a_reader_that_falls_behind_hears_everything_once(web: Web) -> None:
+async def test_a_reader_that_falls_behind_gets_every_event_once(web: Web) -> None:
     async with web.events("alice") as watcher:
         for number in range(100):
             while (await web.post("alice", f"m{number}", "x" * 20_000)).status_code == 429:
@@ -201,7 +201,7 @@ async def test_a_reader_that_falls_behind_hears_everything_once(web: Web) -> Non
     assert heard == list(range(1, 401))
 
 
-async def test_an_idle_stream_shows_signs_of_life(tmp_path: Path) -> None:
+async def test_an_idle_stream_sends_heartbeats(tmp_path: Path) -> None:
     async with running(tmp_path, heartbeat_s=0.02) as web, web.events("nobody-yet") as watcher:
         await watcher.comment()
         await watcher.comment()
@@ -243,7 +243,7 @@ async def test_a_place_that_is_no_number_is_refused(shared: Web, place: str) -> 
         assert "whole number" in answer.json()["error"]
 
 
-async def test_who_wants_only_what_was_added_gets_it_and_a_whole_text_after_every_event(web: Web) -> None:
+async def test_a_client_of_added_text_gets_the_whole_text_after_every_event(web: Web) -> None:
     hub = web.world.gateway.parts.hub
     hub.stream(KEY, "1", "one")
     async with web.client.stream("GET", "/api/chats/alice/events?added=1") as response:

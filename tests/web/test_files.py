@@ -1,4 +1,4 @@
-"""Files in a conversation: kept whole or not at all, bounded, and never served as something that could run."""
+"""Files in a conversation: stored whole or not at all, limited, and never served as something that could run."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.decide.uploads import clean_file_name, served_as, sniffed
-from everturn.media import Media
-from everturn.web.server import PATIENCE_S
+from everturn.home.files import Media
+from everturn.home.rules.files import clean_file_name, served_as, sniffed
+from everturn.web.wire.server import PATIENCE_S
 from tests.waiting import WAIT_S, poll, within
 from tests.web.composition import SHARED, TOKEN, Web, running
 from tests.web.test_connection import bodies, keep_waiting
@@ -112,11 +112,11 @@ async def test_there_is_no_way_to_another_file(shared: Web, path: str) -> None:
 
 
 async def test_what_a_death_left_half_written_is_swept(tmp_path: Path) -> None:
-    async def words() -> AsyncIterator[bytes]:
+    async def text() -> AsyncIterator[bytes]:
         yield b"words"
 
     (tmp_path / "AAAAAAAAAAAAAAAAAAAAAA.draft").write_bytes(b"half")
-    kept = await Media(tmp_path).keep("a.txt", words())
+    kept = await Media(tmp_path).keep("a.txt", text())
     assert names(tmp_path) == [f"{kept.upload.id}.a.txt"]
 
 

@@ -1,4 +1,4 @@
-"""Clients that mean harm or are just slow: too much, too little, never reading, gone without a word."""
+"""Hostile or slow clients: too much data, too little, never reading, gone without closing."""
 
 import asyncio
 import contextlib
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from everturn.gateway.hub import BACKLOG, Resync, Watch
 from everturn.model import Delta, Event
-from everturn.web.connection import STALLED_S, Connection
-from everturn.web.limits import Bounds
-from everturn.web.room import UNHEARD_MS
-from everturn.web.server import PATIENCE_S
+from everturn.outbox.hub import BACKLOG, KeyWatch, Resync
+from everturn.web.wire.connection import STALLED_S, Connection
+from everturn.web.wire.limits import Bounds
+from everturn.web.wire.room import UNHEARD_MS
+from everturn.web.wire.server import PATIENCE_S
 from tests.waiting import WAIT_S, poll, within
 from tests.web.composition import SHARED, TOKEN, Web, running
 from tests.web.test_connection import bodies, keep_waiting, sent, statuses
@@ -33,17 +33,17 @@ async def web(tmp_path: Path) -> AsyncIterator[Web]:
 
 @dataclass
 class Deaf:
-    """Somebody who watches alice and does not read; and the server's side of the connection."""
+    """A client that watches alice and does not read; and the server's side of the connection."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     theirs: Connection
 
-    async def read_until(self, words: bytes) -> bytes:
-        """Read again, up to these words, or to the end."""
+    async def read_until(self, text: bytes) -> bytes:
+        """Read again, up to this text, or to the end."""
         seen = b""
         async with within(WAIT_S, lambda: seen[-300:]):
-            while words not in seen[-300_000:] and (part := await self.reader.read(MEGABYTE)):
+            while text not in seen[-300_000:] and (part := await self.reader.read(MEGABYTE)):
                 seen += part
         return seen
 
@@ -66,7 +66,7 @@ async def deaf(web: Web) -> AsyncIterator[Deaf]:
 
 
 async def say_much(web: Web) -> None:
-    """More than the system keeps for a connection."""
+    """Cause more events than the system buffers for a connection."""
     async with web.events("alice") as watcher:
         for number in range(60):
             await web.post("alice", f"m{number}", f"{number} " + "x" * 90_000)
@@ -82,10 +82,10 @@ async def test_a_reader_that_does_not_read_holds_little_and_misses_nothing(web: 
     assert places == sorted(places)
 
 
-async def test_a_reader_that_never_reads_is_let_go(web: Web) -> None:
+async def test_a_client_that_never_reads_is_disconnected(web: Web) -> None:
     async with deaf(web) as slow:
         await say_much(web)
-        slow.theirs.look(asyncio.get_running_loop().time() + STALLED_S + 1, patience_s=30)
+        slow.theirs.check_timeouts(asyncio.get_running_loop().time() + STALLED_S + 1, patience_s=30)
         assert b"echo: 59 " not in await slow.read_until(b"never said")  # it ended before
 
 
@@ -98,7 +98,7 @@ async def test_a_peer_that_vanishes_is_noticed_by_the_system(shared: Web) -> Non
 
 
 async def test_what_waits_for_a_slow_watcher_is_bounded_in_number_and_in_size() -> None:
-    watch = Watch()
+    watch = KeyWatch()
     for number in range(10 * BACKLOG):
         watch.put(Event(number, "turn", "{}", 0.0))
     assert len(watch) <= BACKLOG
@@ -109,7 +109,7 @@ async def test_what_waits_for_a_slow_watcher_is_bounded_in_number_and_in_size() 
 
 
 async def test_only_one_text_of_a_turn_waits_for_a_slow_watcher() -> None:
-    watch = Watch()
+    watch = KeyWatch()
     for number in range(100):
         watch.put(Delta("1", "x" * number))
     watch.put(Delta("2", "y"))
@@ -121,7 +121,7 @@ async def test_only_one_text_of_a_turn_waits_for_a_slow_watcher() -> None:
 
 @SHARED
 @pytest.mark.parametrize("path", ["/api/chats/alice/messages", "/web/conversations/alice/messages"])
-async def test_five_megabytes_are_refused_with_words_and_the_connection_goes_on(shared: Web, path: str) -> None:
+async def test_five_megabytes_are_refused_and_the_connection_stays_open(shared: Web, path: str) -> None:
     body = json.dumps({"id": "long", "text": "x" * 5 * MEGABYTE}).encode()
     long = f"POST {path} HTTP/1.1\r\n{AUTHORIZED}Content-Length: {len(body)}\r\n\r\n".encode() + body
     body = json.dumps({"id": "short", "text": "short"}).encode()
@@ -130,7 +130,7 @@ async def test_five_megabytes_are_refused_with_words_and_the_connection_goes_on(
     )
     answers = await sent(shared, long + short)
     assert statuses(answers) == [b"413", b"202"]
-    assert b"which the longest message does not need" in answers
+    assert b"the limit for a message" in answers
 
 
 async def test_a_body_that_goes_on_after_its_answer_ends_with_the_connection(tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ async def test_an_address_that_is_far_too_long_gets_a_short_answer(shared: Web, 
     assert len(answer) < 2_000
 
 
-async def test_more_connections_than_there_is_room_for_are_told_so_and_those_there_are_go_on(tmp_path: Path) -> None:
+async def test_connections_above_the_limit_get_503_and_the_others_go_on(tmp_path: Path) -> None:
     async with running(tmp_path, bounds=Bounds(connections=2)) as web, web.events("alice") as watcher:
         await web.post("alice", "m1", "hello")
         assert (await watcher.until("reply"))[-1].data["text"] == "echo: hello"
         answer = await sent(web, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         assert statuses(answer) == [b"503"]
-        assert b"more connections than this gateway has room for" in answer
+        assert b"too many open connections" in answer
         await web.post("alice", "m2", "again")
         assert (await watcher.until("reply"))[-1].data["text"] == "echo: again"

@@ -1,4 +1,4 @@
-"""What a client without a credential may hold: header lines, trailers, unfinished heads, connections, requests behind one another."""
+"""Limits of unauthenticated clients: header lines, trailers, incomplete heads, connections, pipelined requests."""
 
 import asyncio
 import contextlib
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from everturn.inbox.rows.inbox import Accepted
 from everturn.model import Inbound
-from everturn.store.operations.inbox import Accepted
-from everturn.web.connection import (
+from everturn.web.wire.connection import (
     CLOSING_S,
     LINE_BYTES,
     MOST_HEAD,
@@ -21,8 +21,8 @@ from everturn.web.connection import (
     REQUEST_BYTES,
     Connection,
 )
-from everturn.web.limits import Bounds
-from everturn.web.server import PATIENCE_S
+from everturn.web.wire.limits import Bounds
+from everturn.web.wire.server import PATIENCE_S
 from tests.waiting import WAIT_S, poll, within
 from tests.web.composition import SHARED, Web, running
 from tests.web.test_connection import HEAD, post, sent, statuses
@@ -37,7 +37,7 @@ MUCH = b"GET /assets/main.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 16  # more t
 
 
 class Client:
-    """A client that sends what a test says, when it says so."""
+    """A client that sends bytes on demand."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -92,7 +92,7 @@ async def body_awaited(web: Web, client: Client) -> None:
 
 @contextlib.asynccontextmanager
 async def holding(home: Path) -> AsyncIterator[tuple[Web, asyncio.Event, asyncio.Event]]:
-    """A server that holds posted messages back; what says that one came, and what lets them go on."""
+    """A server that blocks posted messages; an event that one came, and one that releases them."""
     came, go = asyncio.Event(), asyncio.Event()
 
     async def accept(inbound: Inbound) -> Accepted:
@@ -106,7 +106,7 @@ async def holding(home: Path) -> AsyncIterator[tuple[Web, asyncio.Event, asyncio
 
 @contextlib.asynccontextmanager
 async def unread(web: Web, number: int) -> AsyncIterator[list[socket.socket]]:
-    """So many strangers, one after another, who ask for much and never read."""
+    """Open `count` connections, one after another, that request much and never read."""
     with contextlib.ExitStack() as stack:
         made = [stack.enter_context(socket.socket()) for _ in range(number)]
         for mine in made:
@@ -216,7 +216,7 @@ async def test_an_idle_connection_keeps_nothing_of_its_head(tmp_path: Path, aske
         for client in several:
             assert await client.answer(asked.replace(b"\r\n\r\n", b"\r\n" + LARGE, 1)) in FINE
             (connection,) = server_sides(web, client)
-            connection.look(asyncio.get_running_loop().time(), PATIENCE_S)
+            connection.check_timeouts(asyncio.get_running_loop().time(), PATIENCE_S)
             assert not any([connection.headers, connection.url, connection.cycle, connection.scope])
             assert connection.authenticated() is known
             await client.reader.readuntil(b"}")
@@ -250,11 +250,11 @@ async def test_a_closing_connection_that_is_not_read_is_aborted_after_a_while(tm
         now = asyncio.get_running_loop().time()
         for passed_s in (0.0, CLOSING_S - 1, CLOSING_S + 1):
             assert len(unsent(web)) == 1
-            connection.look(now + passed_s, PATIENCE_S)
+            connection.check_timeouts(now + passed_s, PATIENCE_S)
         await poll(lambda: not unsent(web), seen=lambda: unsent(web))
 
 
-async def test_who_has_shown_a_credential_does_not_give_way(tmp_path: Path) -> None:
+async def test_an_authenticated_connection_does_not_give_way(tmp_path: Path) -> None:
     async with running(tmp_path, bounds=Bounds(of_address=2)) as web, clients(web, b"", b"") as known:
         for client, request in zip(known, (WATCHING, post("m1")), strict=True):
             assert (await client.answer(request)).split()[1] in {b"200", b"202"}
@@ -267,7 +267,7 @@ async def test_who_has_shown_a_credential_does_not_give_way(tmp_path: Path) -> N
             assert await known[1].answer(post("m1")) == b"HTTP/1.1 200 OK\r\n"
 
 
-async def test_the_owner_gets_in_though_strangers_fill_the_room(tmp_path: Path) -> None:
+async def test_the_owner_connects_though_strangers_hold_all_connections(tmp_path: Path) -> None:
     async with running(tmp_path, bounds=Bounds(connections=3)) as web, clients(web, *[b"GET"] * 3) as (oldest, *_):
         assert (await web.post("alice", "m1", "hello")).status_code == 202
         assert statuses(await oldest.rest()) == [b"503"]

@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 
 from everturn.errors import StoreUnavailable
-from everturn.gateway.parts import Settings
+from everturn.inbox.rows.inbox import Accepted
+from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound
-from everturn.store.operations.inbox import Accepted
-from everturn.store.operations.reading import explain
+from everturn.operator.rows.reading import explain
 from tests.web.composition import AUTHORIZED, PLAIN, Held, Web, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -33,11 +33,11 @@ async def test_a_message_is_accepted_once_and_known_by_its_id(web: Web) -> None:
 
 async def test_it_is_stored_when_it_is_acknowledged(web: Web) -> None:
     await web.post("stored", "known", "hello")
-    [life] = await web.world.store.read(explain, "known")
-    assert (life["id"], life["key"]) == ("known@stored", "agent:main:api:dm:stored")
+    [trace] = await web.world.store.read(explain, "known")
+    assert (trace["id"], trace["key"]) == ("known@stored", "agent:main:api:dm:stored")
 
 
-async def test_the_same_id_with_other_words_is_a_conflict(web: Web) -> None:
+async def test_the_same_id_with_another_text_is_a_conflict(web: Web) -> None:
     await web.post("changing", "m1", "hello")
     answer = await web.post("changing", "m1", "good bye")
     assert answer.status_code == 409
@@ -50,7 +50,7 @@ async def test_the_same_id_in_another_chat_is_another_message(web: Web) -> None:
     assert (answer.status_code, answer.json()["key"]) == (202, "agent:main:api:dm:bob")
 
 
-async def test_a_full_queue_says_when_to_come_back(tmp_path: Path) -> None:
+async def test_a_full_queue_gets_retry_after(tmp_path: Path) -> None:
     agent = Held()
     async with running(tmp_path, agent, Settings(queue_per_session=1)) as web:
         await web.post("alice", "m1", "one")
@@ -63,7 +63,7 @@ async def test_a_full_queue_says_when_to_come_back(tmp_path: Path) -> None:
         agent.go.set()
 
 
-async def test_a_store_that_cannot_write_is_told_with_the_reason(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_write_is_reported_with_the_reason(tmp_path: Path) -> None:
     async def accept(_: Inbound) -> Accepted:
         raise StoreUnavailable("the disk is full")
 
@@ -73,7 +73,7 @@ async def test_a_store_that_cannot_write_is_told_with_the_reason(tmp_path: Path)
     assert "the disk is full" in answer.json()["error"]
 
 
-async def test_an_error_of_ours_is_told_without_its_details(tmp_path: Path) -> None:
+async def test_an_internal_error_is_reported_without_its_details(tmp_path: Path) -> None:
     async def accept(_: Inbound) -> Accepted:
         raise KeyError("a secret")
 
@@ -151,10 +151,10 @@ async def test_impossible_chat_names_are_refused(web: Web, chat: str) -> None:
 async def test_there_is_nothing_elsewhere(web: Web, path: str) -> None:
     answer = await web.client.post(path, json={"id": "m1", "text": "hello"})
     assert answer.status_code == 404
-    assert "nothing" in answer.json()["error"]
+    assert "no such endpoint" in answer.json()["error"]
 
 
-async def test_the_wrong_method_is_told_the_right_one(web: Web) -> None:
+async def test_a_wrong_method_gets_the_right_one_in_the_error(web: Web) -> None:
     got = await web.client.get("/api/chats/alice/messages")
     posted = await web.client.post("/api/chats/alice/events")
     assert (got.status_code, got.headers["allow"]) == (405, "POST")
@@ -162,7 +162,7 @@ async def test_the_wrong_method_is_told_the_right_one(web: Web) -> None:
 
 
 @pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer wrong", f"Basic {AUTHORIZED['Authorization'][7:]}"])
-async def test_without_the_token_nothing_is_said(web: Web, header: str | None) -> None:
+async def test_without_the_token_everything_is_denied(web: Web, header: str | None) -> None:
     async with httpx.AsyncClient(base_url=web.serving.url, **PLAIN) as client:
         headers = {} if header is None else {"Authorization": header}
         for path in ("/api/chats/alice/transcript", "/control/status", "/nowhere"):

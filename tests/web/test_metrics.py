@@ -1,4 +1,4 @@
-"""`GET /metrics`: every figure of the table, in a form that Prometheus reads, true to what happened."""
+"""`GET /metrics`: every metric of the table, in the formats of Prometheus, with the right values."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,24 +8,24 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from prometheus_client.samples import Sample
 
 from everturn.clock import SystemClock
-from everturn.gateway.hub import Hub
-from everturn.gateway.parts import Settings
-from everturn.meters import METRICS, Histogram, Kind, Meters, merged
+from everturn.lifecycle.parts import Settings
+from everturn.outbox.hub import Hub
 from everturn.store.open import open_store
-from everturn.web.events import EventStreams
-from everturn.web.metrics import Metrics
+from everturn.telemetry.meters import METRICS, Histogram, Meters, MetricKind, merged
+from everturn.web.chat.events import EventStreams
+from everturn.web.control.metrics import Metrics
 from tests.web.composition import Held, Web, running
 
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0, text/plain;q=0.5"}
-Figures = dict[tuple[str, tuple[str, ...]], float]
+Values = dict[tuple[str, tuple[str, ...]], float]
 
 
-def figures(samples: Iterable[Sample]) -> Figures:
+def values_of(samples: Iterable[Sample]) -> Values:
     return {(each.name, tuple(each.labels.values())): each.value for each in samples}
 
 
-async def scraped(web: Web) -> Figures:
-    """What Prometheus would store, and that both forms say the same names."""
+async def scraped(web: Web) -> Values:
+    """Return what Prometheus would store; both formats have the same names."""
     plain = await web.client.get("/metrics")
     modern = await web.client.get("/metrics", headers=OPENMETRICS)
     assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -33,7 +33,7 @@ async def scraped(web: Web) -> Figures:
     families = list(read_text(plain.text))
     modern_families = list(read_open(modern.text))  # type: ignore[no-untyped-call]
     assert {each.name for each in families} == {each.name for each in modern_families}
-    return figures(sample for family in families for sample in family.samples)
+    return values_of(sample for family in families for sample in family.samples)
 
 
 async def test_a_conversation_is_counted(store_url: str) -> None:
@@ -67,7 +67,7 @@ async def test_what_is_open_comes_from_the_store(tmp_path: Path) -> None:
         await events.until("reply")
         await events.until("reply")
     assert found["everturn_turns_running", ()] == found["everturn_turns_open", ("running",)] == 1
-    assert found["everturn_inbox_messages", ("waiting",)] == found["everturn_inbox_messages", ("claimed",)] == 1
+    assert found["everturn_inbox_messages", ("queued",)] == found["everturn_inbox_messages", ("claimed",)] == 1
     assert found["everturn_inbox_oldest_seconds", ()] > 0
     assert found["everturn_outbox_oldest_seconds", ()] == 0
 
@@ -88,7 +88,7 @@ async def test_a_store_that_does_not_answer_leaves_the_rest(tmp_path: Path) -> N
     assert "everturn_store_commit_seconds" in families
 
 
-async def test_who_may_only_chat_sees_no_figures(tmp_path: Path) -> None:
+async def test_a_key_with_only_the_scope_chat_sees_no_metrics(tmp_path: Path) -> None:
     async with running(tmp_path) as web:
         statuses = []
         for scope in ("chat", "read"):
@@ -100,7 +100,7 @@ async def test_who_may_only_chat_sees_no_figures(tmp_path: Path) -> None:
 
 def test_names_follow_the_customs_of_prometheus() -> None:
     assert all(metric.name.startswith(("everturn_", "process_")) for metric in METRICS)
-    assert all(metric.name.endswith("_total") == (metric.kind is Kind.COUNTER) for metric in METRICS)
+    assert all(metric.name.endswith("_total") == (metric.kind is MetricKind.COUNTER) for metric in METRICS)
 
 
 def test_histograms_count_up_to_their_bounds_and_add_up() -> None:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: it has every endpoint, and a running gateway answers as it says, whatever it is asked."""
+"""The OpenAPI document: it has every endpoint, and a running gateway conforms to it for all requests."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from schemathesis import APIOperation, Case, GenerationMode
 from schemathesis.checks import negative_data_rejection, positive_data_acceptance
 from schemathesis.core.result import Ok
 
-from everturn.web.server import Door
+from everturn.web.wire.server import FrontSettings
 from tests.web.composition import AUTHORIZED, Web, running
 
 EXAMPLES = 6
@@ -47,14 +47,14 @@ async def document(web: Web) -> dict[str, Any]:
 
 
 def operations(schema: dict[str, Any], tag: str) -> list[APIOperation[Any, Any, Any, Any]]:
-    """Those that end by themselves: event streams do not."""
+    """Endpoints whose responses end: all but event streams."""
     results = schemathesis.openapi.from_dict(schema, config=OURS).get_all_operations()
     found = [result.ok() for result in results if isinstance(result, Ok)]
     return [each for each in found if each.definition.raw["tags"] == [tag] and not each.path.endswith("/events")]
 
 
 def attack(operation: APIOperation[Any, Any, Any, Any], url: str, mode: GenerationMode) -> None:
-    """Ask as the document allows, or as it does not; every answer is as it says."""
+    """Send requests that the document allows, or not; every response conforms to it."""
 
     @hypothesis.settings(
         max_examples=EXAMPLES,
@@ -75,7 +75,7 @@ def attack(operation: APIOperation[Any, Any, Any, Any], url: str, mode: Generati
 
 @pytest.mark.parametrize("tag", TAGS)
 async def test_a_running_gateway_answers_as_the_document_says(tmp_path: Path, tag: str) -> None:
-    async with running(tmp_path, door=Door(per_minute=0), file_bytes=1_000_000) as web:
+    async with running(tmp_path, front=FrontSettings(per_minute=0), file_bytes=1_000_000) as web:
         for operation in operations(await document(web), tag):
             await asyncio.to_thread(attack, operation, web.serving.url, GenerationMode.POSITIVE)
             if {"parameters", "requestBody"} & set(operation.definition.raw):

@@ -1,4 +1,4 @@
-"""The operator's endpoints over real HTTP: what is seen, what is done, who may, and that an answer that was lost does no harm."""
+"""The operator's endpoints over real HTTP: lists, actions, scopes, and repeats after a lost response."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -9,28 +9,28 @@ import httpx
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.store.operations.recovery import suspend_session
-from everturn.web.events import MOST_OF_ONE
-from tests.gateway.scenes import until_read
+from everturn.turns.rows.recovery import suspend_session
+from everturn.web.chat.events import MOST_OF_ONE
+from tests.scenes import until_read
 from tests.web.composition import SHARED, Held, Watcher, Web, running
 
-LISTS = ["turns", "sessions", "inbox", "outbox", "figures", "overview"]
+LISTS = ["turns", "sessions", "inbox", "outbox", "trends", "overview"]
 
 
 class Moody:
-    """Fails when it is told to, the first time; holds on `hold`."""
+    """Fails on `fail`, the first time; waits on `hold`."""
 
     def __init__(self) -> None:
         self.held = Held()
         self._failed: set[str] = set()
 
     async def run(self, turn: TurnContext) -> Answer:
-        if turn.words.startswith("hold"):
+        if turn.text.startswith("hold"):
             return await self.held.run(turn)
-        if turn.words.startswith("fail") and turn.words not in self._failed:
-            self._failed.add(turn.words)
+        if turn.text.startswith("fail") and turn.text not in self._failed:
+            self._failed.add(turn.text)
             raise RuntimeError("the model is not there")
-        return Answer(f"echo: {turn.words}")
+        return Answer(f"echo: {turn.text}")
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ async def act(web: Web, what: str, **body: str) -> httpx.Response:
     return await web.client.post(f"/ops/api/{what}/act", json=body)
 
 
-async def said(web: Web, text: str, until: str = "reply", chat: str = "a", message_id: str = "m1") -> None:
+async def post_and_wait(web: Web, text: str, until: str = "reply", chat: str = "a", message_id: str = "m1") -> None:
     async with web.events(chat) as watcher:
         await web.post(chat, message_id, text)
         await watcher.until(until)
@@ -63,13 +63,13 @@ async def said(web: Web, text: str, until: str = "reply", chat: str = "a", messa
 KEY = "agent:main:api:dm:a"
 
 
-async def test_one_look_tells_how_everything_is(web: Web) -> None:
-    await said(web, "hello")
+async def test_the_overview_shows_the_state_of_everything(web: Web) -> None:
+    await post_and_wait(web, "hello")
     told = await until_read(lambda: get(web, "overview"), lambda seen: seen["platforms"][0]["sent_at"])
     assert told["counts"]["sessions"] == 1
     assert told["counts"]["running"] == told["counts"]["dead_messages"] == 0
-    (life,) = told["instances"]
-    assert (life["alive"], life["ended"], told["gateway"]["state"]) == (True, None, "running")
+    (instance,) = told["instances"]
+    assert (instance["alive"], instance["ended"], told["gateway"]["state"]) == (True, None, "running")
     api, page = (each for each in told["platforms"] if each["name"] != "v1")
     assert (api["name"], api["state"], page["name"], page["received_at"]) == ("api", "open", "web", None)
     assert 0 <= told["now"] - api["received_at"] < 60
@@ -77,12 +77,12 @@ async def test_one_look_tells_how_everything_is(web: Web) -> None:
 
 
 async def test_a_message_without_an_answer_is_explained_and_run_again(web: Web) -> None:
-    await said(web, "fail now", "notice")
+    await post_and_wait(web, "fail now", "notice")
     (letter,) = (await get(web, "inbox", state="dead"))["messages"]
     assert (letter["text"], letter["chat"]) == ("fail now", "a")
     assert "RuntimeError" in letter["why"]
-    (life,) = (await get(web, "explain", message=letter["message"]))["lives"]
-    assert {each["kind"] for each in life["timeline"]} == {"in", "turn", "step", "out", "trouble"}
+    (message,) = (await get(web, "explain", message=letter["message"]))["messages"]
+    assert {each["kind"] for each in message["timeline"]} == {"in", "turn", "step", "out", "trouble"}
     async with web.events("a") as watcher:
         done = await act(web, "inbox", inbox=letter["id"], action="run", id="once")
         heard = await watcher.until("reply")
@@ -90,7 +90,7 @@ async def test_a_message_without_an_answer_is_explained_and_run_again(web: Web) 
     again = await act(web, "inbox", inbox=letter["id"], action="run", id="once")
     assert (again.status_code, again.json()) == (200, done.json())
     assert (await get(web, "inbox", state="dead"))["messages"] == []
-    assert len((await get(web, "explain", message="m1"))["lives"]) == 2
+    assert len((await get(web, "explain", message="m1"))["messages"]) == 2
 
 
 async def test_a_running_turn_is_seen_and_stopped(web: Web, agent: Moody) -> None:
@@ -108,8 +108,8 @@ async def test_a_running_turn_is_seen_and_stopped(web: Web, agent: Moody) -> Non
     assert (recent["state"], recent["why"]) == ("stopped", "operator")
 
 
-async def test_a_suspended_conversation_is_found_and_brought_back(web: Web) -> None:
-    await said(web, "hello")
+async def test_a_suspended_conversation_is_found_and_resumed(web: Web) -> None:
+    await post_and_wait(web, "hello")
     await web.world.store.run(suspend_session, KEY, 2_000_000_000.0)
     (found,) = (await get(web, "sessions", state="suspended", q="HEL"))["sessions"]
     assert (found["key"], found["title"], found["running"]) == (KEY, "hello", None)
@@ -121,7 +121,7 @@ async def test_a_suspended_conversation_is_found_and_brought_back(web: Web) -> N
 
 async def test_lists_go_on_where_the_page_before_ended(web: Web) -> None:
     for number in range(3):
-        await said(web, f"fail {number}", "notice", f"c{number}")
+        await post_and_wait(web, f"fail {number}", "notice", f"c{number}")
     for path, name, query in (
         ("sessions", "sessions", {}), ("inbox", "messages", {"state": "dead"}), ("turns", "turns", {"state": "recent"}),
     ):  # fmt: skip
@@ -134,12 +134,12 @@ async def test_lists_go_on_where_the_page_before_ended(web: Web) -> None:
         assert (len(found), found) == (3, whole[name])
 
 
-async def test_figures_are_the_same_after_a_restart(tmp_path: Path) -> None:
+async def test_metrics_are_the_same_after_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path) as web:
-        await said(web, "hello")
-        before = await get(web, "figures", hours=168)
+        await post_and_wait(web, "hello")
+        before = await get(web, "trends", hours=168)
     async with running(tmp_path) as web:
-        after = await get(web, "figures", hours=168)
+        after = await get(web, "trends", hours=168)
     first, then = ([each for each in told["buckets"] if each["messages"]] for told in (before, after))
     assert (sum(each["answered"] for each in after["buckets"]), len(then)) == (1, 1)
     assert first == then  # an hour may have ended between the two: then the empty ones are others
@@ -167,7 +167,7 @@ async def test_a_key_that_watches_as_often_as_it_may_leaves_the_owners_places_al
 
 
 async def ended(watcher: Watcher) -> None:
-    """Wait for the end of a stream, whatever it still says."""
+    """Wait for the end of a stream, whatever it still sends."""
     with contextlib.suppress(EOFError):
         while True:
             await watcher.next()
@@ -211,15 +211,15 @@ async def test_strangers_and_other_pages_do_nothing(shared: Web) -> None:
         ("outbox", {"reply": "1", "action": "send", "id": "1", "more": 1}),
     ],
 )
-async def test_a_bad_action_is_refused_with_words(shared: Web, path: str, body: dict[str, object]) -> None:
+async def test_a_bad_action_gets_an_error_text(shared: Web, path: str, body: dict[str, object]) -> None:
     answer = await shared.client.post(f"/ops/api/{path}/act", json=body)
     assert (answer.status_code, bool(answer.json()["error"])) == (400, True)
 
 
 @SHARED
 @pytest.mark.parametrize(
-    "path", ["turns?state=x", "sessions?after=x", "sessions?limit=900", "figures?hours=1", "explain", "inbox?after=x"]
+    "path", ["turns?state=x", "sessions?after=x", "sessions?limit=900", "trends?hours=1", "explain", "inbox?after=x"]
 )
-async def test_a_bad_question_is_refused_with_words(shared: Web, path: str) -> None:
+async def test_a_bad_query_gets_an_error_text(shared: Web, path: str) -> None:
     answer = await shared.client.get(f"/ops/api/{path}")
     assert (answer.status_code, bool(answer.json()["error"])) == (400, True)

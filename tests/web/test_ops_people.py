@@ -1,4 +1,4 @@
-"""Who may speak, over the operations page's endpoints: done once, never with a code in the answer, and only by who may."""
+"""People over the operations page's endpoints: each action once, no code in a response, and only with the scope `admin`."""
 
 import re
 from collections.abc import AsyncIterator
@@ -8,12 +8,14 @@ from typing import Any
 import httpx
 import pytest
 
-from everturn.decide.admission import PAIR, Admission, Policy
-from everturn.gateway.parts import Settings
+from everturn.lifecycle.parts import Settings
+from everturn.people.rules.admission import PAIR, AccessPolicy, Admission
 from everturn.testing import FakePlatform
 from tests.web.composition import SHARED, Web, running
 
-PAIRING = Settings(burst_s=0.0, admission=Admission(policies={"fake": Policy(unknown=PAIR)}, owners=("fake:boss",)))
+PAIRING = Settings(
+    burst_s=0.0, admission=Admission(policies={"fake": AccessPolicy(unknown=PAIR)}, owners=("fake:boss",))
+)
 CODE = re.compile(r"approve ([A-Z2-9]{8})")
 REFUSED = [
     ("GET", "/control/pair"), ("POST", "/control/pair/approve"), ("POST", "/control/pair/allow"),
@@ -42,18 +44,18 @@ async def look(web: Web) -> Any:
     return answer.json()
 
 
-async def knock(people: FakePlatform, who: str) -> str:
-    """A stranger writes; their code."""
-    people.say(who, "hello", user_id=who, user_name=who.title())
-    await people.until(lambda: bool(people.texts(who)))
-    found = CODE.search(people.texts(who)[-1])
+async def request_access(people: FakePlatform, actor: str) -> str:
+    """Let a stranger write; returns their pairing code."""
+    people.say(actor, "hello", user_id=actor, user_name=actor.title())
+    await people.until(lambda: bool(people.texts(actor)))
+    found = CODE.search(people.texts(actor)[-1])
     assert found is not None
     return found[1]
 
 
-async def test_people_are_let_in_by_number_or_code_and_turned_out_once(web: Web, people: FakePlatform) -> None:
-    code = await knock(people, "ann")
-    await knock(people, "bob")
+async def test_people_are_approved_by_number_or_code_and_revoked_once(web: Web, people: FakePlatform) -> None:
+    code = await request_access(people, "ann")
+    await request_access(people, "bob")
     asked = {each["person"]: each for each in (await look(web))["requests"]}
     assert asked["bob"].keys() == {"request", "platform", "person", "name", "asked_at", "expires_at"}
     wrong = await act(web, action="approve", code="AAAA2222", id="0")

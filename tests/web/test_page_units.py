@@ -1,16 +1,16 @@
-"""The pure parts of the page, in Node: Markdown, what a conversation shows, what waits to be sent."""
+"""Unit tests of the page, in Node: Markdown, conversations, messages that are not sent yet."""
 
 import json
 import re
 import subprocess
 
-from everturn.web.page_files import FOLDER, read_page
+from everturn.web.chat.page_files import FOLDER, read_page
 from tests.house import ROOT
 from tests.waiting import WAIT_S
 
 
 def test_the_pure_parts_of_the_page() -> None:
-    """In one process: `node --test` would start one for each file."""
+    """Run in one process: `node --test` would start one for each file."""
     tests = sorted((ROOT / "tests" / "web" / "page").glob("*.test.mjs"))
     command = [
         "node",
@@ -30,7 +30,7 @@ def test_the_copy_for_reloads_holds_every_file_of_the_pages() -> None:
 
 
 def imported(name: str) -> set[str]:
-    """The modules that one needs, through others too."""
+    """The modules that one imports, also indirectly."""
     own = set(re.findall(r"^import .* from '\./(.+?)'", (FOLDER / name).read_text(), re.MULTILINE))
     return own.union(*map(imported, own))
 

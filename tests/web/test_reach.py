@@ -1,10 +1,10 @@
-"""A platform that is away is said to be, with why and since when, and never as one that is read (promise 13)."""
+"""A disconnected platform is shown as such, with cause and time, and never as reading (promise 13)."""
 
 from pathlib import Path
 from typing import Any
 
 from tests.contracts.telegram import TelegramDriver
-from tests.gateway.scenes import until_read
+from tests.scenes import until_read
 from tests.web.composition import Web, running
 
 
@@ -13,7 +13,7 @@ async def reach(web: Web) -> Any:
     return next(each for each in told["platforms"] if each["name"] == "telegram")
 
 
-async def test_a_telegram_that_is_away_is_not_said_to_be_read(tmp_path: Path) -> None:
+async def test_a_disconnected_telegram_is_not_shown_as_reading(tmp_path: Path) -> None:
     async with TelegramDriver() as driver:
         telegram = driver.connected(poll_s=1.0)
         async with running(tmp_path, others=[telegram]) as web:

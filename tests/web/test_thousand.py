@@ -1,9 +1,9 @@
-"""A thousand people watch a real gateway process, that began with room for few open files."""
+"""A thousand event streams of a real gateway process that started with a low limit of open files."""
 
 import asyncio
 from pathlib import Path
 
-from everturn.web.room import room_for
+from everturn.web.wire.room import room_for
 from tests.cli.outside import post
 from tests.cli.program import GatewayProgram
 from tests.waiting import WAIT_S, within
@@ -28,7 +28,7 @@ async def watch(port: int, token: str, number: int) -> Stream:
     return reader, writer
 
 
-async def test_a_thousand_idle_watchers_cost_little_and_all_hear_what_happens(tmp_path: Path) -> None:
+async def test_a_thousand_idle_watchers_cost_little_and_all_get_the_events(tmp_path: Path) -> None:
     assert room_for(WATCHERS + 100) >= WATCHERS  # on our side, too
     with GatewayProgram(tmp_path, before=FEW_FILES) as gateway:
         who = gateway.ready()

@@ -16,7 +16,7 @@ async def web(tmp_path: Path) -> AsyncIterator[Web]:
         yield started
 
 
-async def said(web: Web, message_id: str, text: str) -> None:
+async def post_and_wait(web: Web, message_id: str, text: str) -> None:
     async with web.events("alice") as watcher:
         await web.post("alice", message_id, text)
         await watcher.until("reply")
@@ -31,7 +31,7 @@ async def test_a_chat_without_a_session_has_an_empty_transcript(web: Web) -> Non
 
 
 async def test_it_holds_what_the_user_the_agent_and_the_tools_said(web: Web) -> None:
-    await said(web, "m1", "hello")
+    await post_and_wait(web, "m1", "hello")
     page = (await web.client.get("/api/chats/alice/transcript")).json()
     call = {"id": "call-1", "name": "look", "arguments": ""}
     user, asked, result, answer = page["messages"]
@@ -45,7 +45,7 @@ async def test_it_holds_what_the_user_the_agent_and_the_tools_said(web: Web) -> 
 
 
 async def test_it_can_be_read_page_by_page(web: Web) -> None:
-    await said(web, "m1", "hello")
+    await post_and_wait(web, "m1", "hello")
     path = "/api/chats/alice/transcript"
     first = (await web.client.get(path, params={"limit": 3})).json()
     rest = (await web.client.get(path, params={"limit": 3, "after": first["next"]})).json()
@@ -55,9 +55,9 @@ async def test_it_can_be_read_page_by_page(web: Web) -> None:
 
 
 async def test_an_earlier_session_of_the_chat_can_be_read(web: Web) -> None:
-    await said(web, "m1", "hello")
+    await post_and_wait(web, "m1", "hello")
     earlier = (await web.client.get("/api/chats/alice/transcript")).json()
-    await said(web, "m2", "/new")
+    await post_and_wait(web, "m2", "/new")
     now = (await web.client.get("/api/chats/alice/transcript")).json()
     again = (await web.client.get("/api/chats/alice/transcript", params={"session": earlier["session_id"]})).json()
     assert now["messages"] == []
@@ -66,7 +66,7 @@ async def test_an_earlier_session_of_the_chat_can_be_read(web: Web) -> None:
 
 
 async def test_a_session_of_another_chat_cannot_be_read(web: Web) -> None:
-    await said(web, "m1", "hello")
+    await post_and_wait(web, "m1", "hello")
     session_id = (await web.client.get("/api/chats/alice/transcript")).json()["session_id"]
     answer = await web.client.get("/api/chats/bob/transcript", params={"session": session_id})
     assert answer.status_code == 404
@@ -81,16 +81,16 @@ async def test_a_wrong_page_is_refused(shared: Web, query: dict[str, str]) -> No
     assert "whole number" in answer.json()["error"]
 
 
-async def test_the_session_that_was_summed_up_is_named_and_can_be_read(tmp_path: Path) -> None:
+async def test_the_session_that_was_compacted_is_named_and_can_be_read(tmp_path: Path) -> None:
     class Summing:
         async def run(self, turn: TurnContext) -> Answer:
-            if turn.words == "sum up":
+            if turn.text == "sum up":
                 await turn.session.compact("what was said", 0)
-            return Answer(f"echo: {turn.words}")
+            return Answer(f"echo: {turn.text}")
 
     async with running(tmp_path, Summing()) as web:
         for text in ("one", "sum up"):
-            await said(web, text.replace(" ", "-"), text)
+            await post_and_wait(web, text.replace(" ", "-"), text)
         path = "/api/chats/alice/transcript"
         now = (await web.client.get(path)).json()
         before = (await web.client.get(path, params={"session": now["parent"]})).json()

@@ -1,4 +1,4 @@
-"""What no database keeps is refused at the door, on every route: a NUL, and half of a surrogate pair."""
+"""Every route rejects what no database can store: a NUL, and half of a surrogate pair."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from everturn.web.server import Door
+from everturn.web.wire.server import FrontSettings
 from tests.web.composition import running
 
 UNKEPT = {"a NUL": ("%00", "\\u0000"), "half a pair": ("%ED%A0%80", "\\ud800")}
@@ -32,7 +32,7 @@ def requests_of(document: dict[str, Any], raw: str, escaped: str) -> Iterator[tu
 
 
 async def test_no_route_hands_it_to_the_database(store_url: str) -> None:
-    async with running(store_url, door=Door(per_minute=0)) as web, web.browser() as page:
+    async with running(store_url, front=FrontSettings(per_minute=0)) as web, web.browser() as page:
         document = (await web.client.get("/openapi.json")).json()
         wrong = []
         for raw, escaped in UNKEPT.values():
@@ -46,7 +46,7 @@ async def test_no_route_hands_it_to_the_database(store_url: str) -> None:
 
 
 async def status(client: httpx.AsyncClient, method: str, url: str, body: str | None) -> int:
-    """How a request is answered; nobody reads a stream to its end."""
+    """The response to a request; a stream is not read to its end."""
     headers = {"content-type": "application/json"} if body else {}
     async with client.stream(method, url, content=body, headers=headers) as answer:
         return answer.status_code

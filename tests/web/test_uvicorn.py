@@ -1,4 +1,4 @@
-"""What `web/connection.py` takes for granted of uvicorn, which promises none of it: the version is capped, and a new one is tried here."""
+"""Internals of uvicorn that `web/wire/connection.py` relies on: the version is capped, and a new one is tested here."""
 
 import asyncio
 import importlib.metadata
@@ -15,9 +15,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from everturn.web.answers import refusal
-from everturn.web.connection import Connection, Quick, Server
-from everturn.web.limits import Shared
+from everturn.web.wire.answers import refusal
+from everturn.web.wire.connection import Connection, GatewayServer, MessageCycle
+from everturn.web.wire.limits import SharedState
 from tests.web.composition import SHARED, Web
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -39,9 +39,9 @@ OF_A_CONNECTION = {
 }
 CALLED_BY_UVICORN = [
     (HttpToolsProtocol, Connection, "send_400_response"),
-    (uvicorn.Server, Server, "capture_signals"),
-    (uvicorn.Server, Server, "startup"),
-    (uvicorn.Server, Server, "on_tick"),
+    (uvicorn.Server, GatewayServer, "capture_signals"),
+    (uvicorn.Server, GatewayServer, "startup"),
+    (uvicorn.Server, GatewayServer, "on_tick"),
 ]
 CALLED_BY_THE_PARSER = ["on_message_begin", "on_header", "on_headers_complete", "on_body", "on_message_complete"]
 
@@ -64,7 +64,7 @@ async def test_a_connection_has_what_we_use_of_it(shared: Web) -> None:
     connection = shared.serving.server.open_connections()[-1]
     missing = [name for name, kind in OF_A_CONNECTION.items() if not isinstance(getattr(connection, name, None), kind)]
     assert not missing
-    assert isinstance(connection.server_state, Shared)
+    assert isinstance(connection.server_state, SharedState)
     assert connection.server_state.default_headers
 
 
@@ -79,8 +79,8 @@ def test_what_the_parser_calls_is_there_to_be_extended(name: str) -> None:
     assert parameters(getattr(HttpToolsProtocol, name)) == parameters(getattr(Connection, name))
 
 
-def test_a_short_cycle_has_everything_that_a_connection_asks_of_one() -> None:
-    quick = Quick(b"alice")
+def test_a_message_cycle_has_everything_that_a_connection_needs() -> None:
+    quick = MessageCycle(b"alice")
     asked = set(re.findall(r"\bcycle\.(\w+)", inspect.getsource(HttpToolsProtocol))) - {"run_asgi"}  # it is never run
     assert {name for name in asked if not hasattr(quick, name)} == set()
     assert {"body", "more_body", "keep_alive", "response_complete", "disconnected", "message_event"} <= asked

@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
 
-from everturn.gateway.parts import Settings
-from everturn.web.server import Door
+from everturn.lifecycle.parts import Settings
+from everturn.web.wire.server import FrontSettings
 from tests.web.composition import TOKEN, Web, running
-from tests.web.programs import FLAT_LOOK, LOOK, Obliging, client, key, said
+from tests.web.programs import FLAT_LOOK, LOOK, Obliging, client, key, user_message
 
 CALLS: dict[str, Any] = {"model": "main", "tools": [LOOK]}
 
@@ -33,7 +33,7 @@ async def api(web: Web) -> AsyncOpenAI:
 
 
 async def text_of(api: AsyncOpenAI, text: str, **more: Any) -> str | None:
-    done = await api.chat.completions.create(**{"model": "main", "messages": said(text), **more})
+    done = await api.chat.completions.create(**{"model": "main", "messages": user_message(text), **more})
     content: str | None = done.choices[0].message.content
     return content
 
@@ -43,7 +43,7 @@ async def test_models_are_the_agents(api: AsyncOpenAI) -> None:
     assert (await api.models.retrieve("other")).owned_by == "everturn"
 
 
-async def test_a_completion_has_its_words_and_what_they_cost(api: AsyncOpenAI) -> None:
+async def test_a_completion_has_its_text_and_usage(api: AsyncOpenAI) -> None:
     done = await api.chat.completions.create(model="main", messages=[{"role": "user", "content": "hello"}])
     assert (done.choices[0].message.content, done.choices[0].finish_reason) == ("echo: hello", "stop")
     assert done.usage is not None
@@ -54,50 +54,50 @@ async def test_a_completion_has_its_words_and_what_they_cost(api: AsyncOpenAI) -
 async def test_a_call_without_a_session_stands_alone(api: AsyncOpenAI) -> None:
     history = [
         {"role": "system", "content": "be brief"},
-        *said("a"),
+        *user_message("a"),
         {"role": "assistant", "content": "b"},
-        *said("seen"),
+        *user_message("seen"),
     ]
     assert await text_of(api, "", messages=history, tools=[LOOK]) == "be brief|look|user=a|assistant=b|user=seen"
     assert await text_of(api, "seen") == "|user=seen"
 
 
-async def test_a_session_is_ours_and_knows_what_was_said(api: AsyncOpenAI) -> None:
+async def test_a_session_is_kept_by_the_gateway_with_its_history(api: AsyncOpenAI) -> None:
     named = {"extra_headers": {"X-Everturn-Session": "notes"}}
     await text_of(api, "hello", **named)
-    repeated = [*said("forged"), {"role": "assistant", "content": "forged"}, *said("seen")]
+    repeated = [*user_message("forged"), {"role": "assistant", "content": "forged"}, *user_message("seen")]
     assert await text_of(api, "", messages=repeated, **named) == "|user=hello|assistant=echo: hello|user=seen"
     assert await text_of(api, "seen", user="notes") != "|user=seen"
     assert await text_of(api, "seen", user="others") == "|user=seen"
 
 
-async def test_words_are_never_commands(api: AsyncOpenAI) -> None:
+async def test_texts_are_never_commands(api: AsyncOpenAI) -> None:
     assert await text_of(api, "/new", user="commander") == "echo: /new"
 
 
 async def test_a_function_of_the_client_is_called_by_the_client(api: AsyncOpenAI) -> None:
-    asked = (await api.chat.completions.create(**CALLS, messages=said("call"))).choices[0]
+    asked = (await api.chat.completions.create(**CALLS, messages=user_message("call"))).choices[0]
     assert asked.finish_reason == "tool_calls"
     [call] = asked.message.tool_calls or []
     assert call.model_dump()["function"] == {"name": "look", "arguments": '{"at":"x"}'}
     result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
-    whole = [*said("call"), asked.message.model_dump(exclude_none=True), result]
+    whole = [*user_message("call"), asked.message.model_dump(exclude_none=True), result]
     assert await text_of(api, "", **CALLS, messages=whole) == "it said rain"
 
 
 async def test_results_go_on_in_the_session_that_asked(api: AsyncOpenAI) -> None:
-    asked = (await api.chat.completions.create(**CALLS, messages=said("call"), user="ann")).choices[0]
+    asked = (await api.chat.completions.create(**CALLS, messages=user_message("call"), user="ann")).choices[0]
     [call] = asked.message.tool_calls or []
     result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
     assert await text_of(api, "", **CALLS, user="ann", messages=[result]) == "it said rain"
-    with pytest.raises(openai.BadRequestError, match="did not ask"):
+    with pytest.raises(openai.BadRequestError, match="did not make"):
         await text_of(api, "", **CALLS, user="ann", messages=[{**result, "tool_call_id": "forged"}])
     seen = await text_of(api, "seen", user="ann")
     assert seen == "|user=call|assistant=|tool=rain|assistant=it said rain|user=seen"
 
 
 async def test_calls_come_in_a_stream_too(api: AsyncOpenAI) -> None:
-    stream: Any = await api.chat.completions.create(**CALLS, messages=said("call"), stream=True)
+    stream: Any = await api.chat.completions.create(**CALLS, messages=user_message("call"), stream=True)
     chunks = [each async for each in stream]
     calls = [call for each in chunks for call in each.choices[0].delta.tool_calls or []]
     assert [(call.index, call.function and call.function.name) for call in calls] == [(0, "look")]
@@ -138,9 +138,9 @@ TEXT = ["output_item.added", "content_part.added", "output_text.delta", "output_
 CALL = ["output_item.added", "function_call_arguments.delta", "function_call_arguments.done"]
 
 
-@pytest.mark.parametrize(("words", "middle"), [("hello", TEXT), ("call", CALL)])
-async def test_the_events_of_a_response_come_in_their_order(api: AsyncOpenAI, words: str, middle: list[str]) -> None:
-    events = [each async for each in await api.responses.create(model="main", input=words, stream=True)]
+@pytest.mark.parametrize(("text", "middle"), [("hello", TEXT), ("call", CALL)])
+async def test_the_events_of_a_response_come_in_their_order(api: AsyncOpenAI, text: str, middle: list[str]) -> None:
+    events = [each async for each in await api.responses.create(model="main", input=text, stream=True)]
     order = ["created", "in_progress", *middle, "output_item.done", "completed"]
     assert [each.type for each in events] == [f"response.{each}" for each in order]
     assert [each.sequence_number for each in events] == list(range(len(events)))
@@ -166,11 +166,11 @@ async def test_two_clients_cannot_reach_each_others_sessions(web: Web) -> None:
         ({"model": "gpt"}, openai.NotFoundError, "model_not_found", "model"),
         ({"n": 2}, openai.BadRequestError, "unsupported_parameter", "n"),
         ({"messages": []}, openai.BadRequestError, None, "messages"),
-        ({"messages": said("x" * 1001)}, openai.APIStatusError, "message_too_long", "messages"),
-        ({"messages": said("x" * 100_000)}, openai.APIStatusError, "request_too_large", None),
+        ({"messages": user_message("x" * 1001)}, openai.APIStatusError, "message_too_long", "messages"),
+        ({"messages": user_message("x" * 100_000)}, openai.APIStatusError, "request_too_large", None),
         ({"user": "a\nb"}, openai.BadRequestError, None, None),
         ({"extra_headers": {"Idempotency-Key": "x" * 300}}, openai.BadRequestError, None, None),
-        ({"messages": said("fail")}, openai.InternalServerError, "turn_failed", None),
+        ({"messages": user_message("fail")}, openai.InternalServerError, "turn_failed", None),
     ],
 )
 async def test_what_is_wrong_is_a_typed_error(
@@ -181,7 +181,7 @@ async def test_what_is_wrong_is_a_typed_error(
     assert (raised.value.code, raised.value.param) == (code, param)
 
 
-async def test_who_may_not_enter_gets_a_typed_error(web: Web) -> None:
+async def test_an_invalid_key_or_path_gets_a_typed_error(web: Web) -> None:
     with pytest.raises(openai.AuthenticationError) as unknown:
         await client(web, "sk-wrong").models.list()
     assert unknown.value.code == "invalid_api_key"
@@ -190,8 +190,8 @@ async def test_who_may_not_enter_gets_a_typed_error(web: Web) -> None:
         assert (answer.status_code, answer.json()["error"]["type"]) == (status, "invalid_request_error")
 
 
-async def test_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
-    async with running(tmp_path, Obliging(), door=Door(per_minute=2)) as web:
+async def test_a_client_above_its_rate_limit_gets_retry_after(tmp_path: Path) -> None:
+    async with running(tmp_path, Obliging(), front=FrontSettings(per_minute=2)) as web:
         program = client(web, await key(web, "fast"))
         await program.models.list()
         await program.models.list()

@@ -1,4 +1,4 @@
-"""`/v1` when things take long or go wrong: repeats with an Idempotency-Key, streams, clients that go, gateways that stop."""
+"""`/v1` when requests take long or fail: repeats with an Idempotency-Key, streams, lost clients, stopping gateways."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,13 +9,13 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
+from everturn.inbox.rows.inbox import Accepted
 from everturn.model import Inbound
-from everturn.store.operations.inbox import Accepted
 from tests.web.composition import Soon, Web, running
-from tests.web.programs import Obliging, client, key, said
+from tests.web.programs import Obliging, client, key, user_message
 
 KEYED: dict[str, Any] = {"extra_headers": {"Idempotency-Key": "k1"}}
-WAIT: dict[str, Any] = {"model": "main", "messages": said("wait"), **KEYED}
+WAIT: dict[str, Any] = {"model": "main", "messages": user_message("wait"), **KEYED}
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def once(api: AsyncOpenAI, **more: Any) -> tuple[str, str | None]:
     return done.id, done.choices[0].message.content
 
 
-async def test_words_come_as_they_are_said(web: Web, agent: Obliging) -> None:
+async def test_text_is_streamed_as_it_is_made(web: Web, agent: Obliging) -> None:
     stream = await client(web).chat.completions.create(**{**WAIT, "stream": True})
     heard = ""
     async for chunk in stream:
@@ -66,11 +66,11 @@ async def test_a_repeat_joins_the_turn_that_runs_and_gets_all_of_it(web: Web, ag
 
 
 async def test_the_same_key_with_another_request_is_a_conflict(web: Web) -> None:
-    await once(client(web), messages=said("hello"))
+    await once(client(web), messages=user_message("hello"))
     for other in (
-        {"messages": said("bye")},
-        {"messages": said("hello"), "user": "ann"},
-        {"messages": said("hello"), "model": "other"},
+        {"messages": user_message("bye")},
+        {"messages": user_message("hello"), "user": "ann"},
+        {"messages": user_message("hello"), "model": "other"},
     ):
         with pytest.raises(openai.ConflictError) as error:
             await once(client(web, retries=5), **other)
@@ -79,7 +79,7 @@ async def test_the_same_key_with_another_request_is_a_conflict(web: Web) -> None
 
 async def test_without_a_key_each_call_is_its_own(web: Web, agent: Obliging) -> None:
     api = client(web)
-    both = [await once(api, messages=said("hello"), extra_headers={}) for _ in range(2)]
+    both = [await once(api, messages=user_message("hello"), extra_headers={}) for _ in range(2)]
     assert both[0][0] != both[1][0]
     assert agent.turns == 2
 
@@ -94,9 +94,9 @@ async def test_a_client_that_goes_does_not_stop_the_turn(web: Web, agent: Obligi
     assert agent.turns == 1
 
 
-async def test_who_waits_in_a_stream_hears_that_somebody_is_there(web: Web, agent: Obliging) -> None:
+async def test_a_waiting_stream_gets_heartbeats(web: Web, agent: Obliging) -> None:
     async with web.client.stream(
-        "POST", "/v1/chat/completions", json={"model": "main", "messages": said("wait"), "stream": True}
+        "POST", "/v1/chat/completions", json={"model": "main", "messages": user_message("wait"), "stream": True}
     ) as answer:
         lines = answer.aiter_lines()
         while await anext(lines) != ": still here":
@@ -108,23 +108,23 @@ async def test_who_waits_in_a_stream_hears_that_somebody_is_there(web: Web, agen
 async def test_requests_of_one_session_are_answered_one_by_one(web: Web, agent: Obliging) -> None:
     first = asyncio.create_task(once(client(web), user="ann"))
     await agent.began.wait()
-    second = asyncio.create_task(once(client(web), user="ann", messages=said("hello"), extra_headers={}))
+    second = asyncio.create_task(once(client(web), user="ann", messages=user_message("hello"), extra_headers={}))
     agent.go.set()
     assert [(await first)[1], (await second)[1]] == ["one two three", "echo: hello"]
 
 
-async def test_a_question_is_told_and_told_again_to_a_repeat(web: Web) -> None:
-    for asked in (said("ask"), said("ask")):
+async def test_an_approval_request_is_an_error_also_for_a_repeat(web: Web) -> None:
+    for asked in (user_message("ask"), user_message("ask")):
         with pytest.raises(openai.ConflictError) as error:
             await once(client(web), messages=asked, user="ann")
         assert (error.value.code, "run make?" in str(error.value)) == ("approval_required", True)
     with pytest.raises(openai.ConflictError):
-        await once(client(web), messages=said("next"), user="ann", extra_headers={})
+        await once(client(web), messages=user_message("next"), user="ann", extra_headers={})
 
 
 async def test_a_stream_says_why_it_ends(web: Web, agent: Obliging) -> None:
     api = client(web)
-    chat: Any = await api.chat.completions.create(**{**WAIT, "messages": said("break"), "stream": True})
+    chat: Any = await api.chat.completions.create(**{**WAIT, "messages": user_message("break"), "stream": True})
     responses = await api.responses.create(model="main", input="break", stream=True)
     agent.go.set()
     with pytest.raises(openai.APIError) as error:
@@ -145,7 +145,9 @@ async def test_a_revoked_key_gets_no_answer(web: Web, agent: Obliging) -> None:
     agent.go.set()
 
 
-async def test_a_gateway_that_stops_ends_the_answer_and_its_next_life_gives_it(tmp_path: Path, agent: Obliging) -> None:
+async def test_a_stopping_gateway_ends_the_response_and_the_next_process_answers(
+    tmp_path: Path, agent: Obliging
+) -> None:
     async with running(tmp_path, agent) as web:
         waiting = asyncio.create_task(once(client(web)))
         await agent.began.wait()
@@ -162,7 +164,7 @@ async def test_a_gateway_that_stops_ends_the_answer_and_its_next_life_gives_it(t
         assert await whole(client(web)) == "one two three"
 
 
-async def test_a_request_that_is_committed_while_the_server_ends_is_told_to_come_again(tmp_path: Path) -> None:
+async def test_a_request_that_is_committed_during_shutdown_gets_503(tmp_path: Path) -> None:
     came, go = Soon(), asyncio.Event()
     ending: Web
 
@@ -172,7 +174,7 @@ async def test_a_request_that_is_committed_while_the_server_ends_is_told_to_come
         return await ending.world.gateway.intake.accept(inbound)
 
     async with running(tmp_path, Obliging(), accept=accept) as ending:
-        waiting = asyncio.create_task(once(client(ending), messages=said("hello")))
+        waiting = asyncio.create_task(once(client(ending), messages=user_message("hello")))
         await came.wait()
         ending.serving.app.close()
         go.set()

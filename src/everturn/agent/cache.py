@@ -1,7 +1,7 @@
-"""What is dear to build, kept for a session while it is used: bounded, and never another session's.
+"""A cache of objects that are expensive to build, keyed by session: bounded, and never shared between sessions.
 
-The name of a thing is the session it belongs to and a signature of what it was built from. A reset, a `/resume` or a compaction
-gives the key another session, so that an old thing cannot be found by mistake.
+The cache key is the session id and a signature of what the object was built from. A reset, a `/resume` or a compaction
+gives the session key another session id, so that an old object cannot be found by mistake.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """How many things are kept, how many bytes they may take together, and how long without use."""
+    """How many objects are kept, how many bytes they may take together, and how long without use."""
 
     entries: int = 128
     size: int = 512_000_000
@@ -33,8 +33,8 @@ class CacheLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Built(Generic[T]):
-    """A thing, about how many bytes it takes, and how it is let go."""
+class CachedValue(Generic[T]):
+    """A cached object, about how many bytes it takes, and how it is closed."""
 
     value: T
     size: int
@@ -43,13 +43,13 @@ class Built(Generic[T]):
 
 @dataclass(slots=True)
 class _Entry(Generic[T]):
-    built: Built[T]
+    built: CachedValue[T]
     users: int
     used_at: float
 
 
-class Shelf(Generic[T]):
-    """The bookkeeping, without waiting: what is there, who uses it, what has to go. The oldest stands first."""
+class CacheEntries(Generic[T]):
+    """The bookkeeping of the cache, without I/O: entries, users and eviction. The least recently used entry comes first."""
 
     def __init__(self, limits: CacheLimits) -> None:
         self._limits = limits
@@ -59,15 +59,15 @@ class Shelf(Generic[T]):
         return len(self._entries)
 
     def names(self) -> list[Name]:
-        """What is there, least recently used first."""
+        """The keys of all entries, least recently used first."""
         return list(self._entries)
 
     def size(self) -> int:
-        """How many bytes all of it takes."""
+        """How many bytes all entries take."""
         return sum(entry.built.size for entry in self._entries.values())
 
-    def take(self, name: Name, now: float) -> Built[T] | None:
-        """Use what is there; None when it is not."""
+    def take(self, name: Name, now: float) -> CachedValue[T] | None:
+        """Use an entry and count the user; None when it is not there."""
         entry = self._entries.get(name)
         if entry is None:
             return None
@@ -76,29 +76,29 @@ class Shelf(Generic[T]):
         self._entries.move_to_end(name)
         return entry.built
 
-    def put(self, name: Name, built: Built[T], now: float) -> None:
-        """Keep a thing that is used now; nothing of that name may be there."""
+    def put(self, name: Name, built: CachedValue[T], now: float) -> None:
+        """Add an entry that is used now; the key must be new."""
         if name in self._entries:
-            raise ValueError("it is there already")
+            raise ValueError("this key is in the cache already")
         self._entries[name] = _Entry(built, 1, now)
 
-    def give_back(self, name: Name, now: float) -> None:
-        """One use of it is over."""
+    def release(self, name: Name, now: float) -> None:
+        """End one use of an entry."""
         entry = self._entries[name]
         entry.users -= 1
         entry.used_at = now
         self._entries.move_to_end(name)
 
-    def evict(self, now: float) -> list[Built[T]]:
-        """Take out what has to go; never what is in use, so that the bounds may be passed by that alone."""
-        return [self._entries.pop(name).built for name in self._to_go(now)]
+    def evict(self, now: float) -> list[CachedValue[T]]:
+        """Remove what is over a limit, idle or outdated; never what is in use, which alone may pass the limits."""
+        return [self._entries.pop(name).built for name in self._evictable(now)]
 
     def next_idle_at(self) -> float | None:
-        """When the next thing has been idle for too long; None when nothing is idle."""
+        """When the next entry has been idle for too long; None when nothing is idle."""
         idle = [entry.used_at for entry in self._entries.values() if not entry.users]
         return min(idle) + self._limits.idle_s if idle else None
 
-    def _to_go(self, now: float) -> list[Name]:
+    def _evictable(self, now: float) -> list[Name]:
         count, size = len(self._entries), self.size()
         newest = {session: signature for session, signature in self._entries}  # noqa: C416  the last one of each counts
         going: list[Name] = []
@@ -112,83 +112,83 @@ class Shelf(Generic[T]):
 
 
 class Cache(Generic[T]):
-    """A shelf that builds what is missing, once however many ask, and closes what it lets go."""
+    """Builds each missing object once, however many callers wait for it, and closes what it evicts."""
 
     def __init__(self, limits: CacheLimits, clock: Clock) -> None:
-        self._shelf: Shelf[T] = Shelf(limits)
+        self._entries: CacheEntries[T] = CacheEntries(limits)
         self._clock = clock
-        self._building: dict[Name, asyncio.Task[Built[T]]] = {}
+        self._building: dict[Name, asyncio.Task[CachedValue[T]]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        return len(self._shelf)
+        return len(self._entries)
 
     @asynccontextmanager
     async def borrow(
-        self, session_id: str, signature: str, build: Callable[[], Awaitable[Built[T]]]
+        self, session_id: str, signature: str, build: Callable[[], Awaitable[CachedValue[T]]]
     ) -> AsyncIterator[T]:
-        """Use the thing of this session and signature; it is not let go meanwhile."""
+        """Use the object of this session and signature; it is not evicted meanwhile."""
         name = (session_id, signature)
         built = await self._get(name, build)
         try:
             yield built.value
         finally:
-            self._shelf.give_back(name, self._clock.monotonic())
-            self._tidy()
+            self._entries.release(name, self._clock.monotonic())
+            self._evict()
 
     async def close(self) -> None:
-        """Let go of everything; nothing is in use any more."""
+        """Close everything; nothing is in use any more."""
         if self._sweeping is not None:
             self._sweeping.cancel()
         for task in self._building.values():
             task.cancel()
-        self._let_go(self._shelf.evict(float("inf")))
+        self._close_in_background(self._entries.evict(float("inf")))
         while self._closing:
             await asyncio.wait(self._closing)
 
-    async def _get(self, name: Name, build: Callable[[], Awaitable[Built[T]]]) -> Built[T]:
-        """Who is cancelled while it is built does not end that for the others."""
-        while (built := self._shelf.take(name, self._clock.monotonic())) is None:
+    async def _get(self, name: Name, build: Callable[[], Awaitable[CachedValue[T]]]) -> CachedValue[T]:
+        """Get or build an entry. A caller that is cancelled meanwhile does not cancel the build for the others."""
+        while (built := self._entries.take(name, self._clock.monotonic())) is None:
             task = self._building.get(name)
             if task is None:
                 task = self._building[name] = asyncio.ensure_future(self._build(name, build))
             await asyncio.shield(task)
-        self._tidy()
+        self._evict()
         return built
 
-    async def _build(self, name: Name, build: Callable[[], Awaitable[Built[T]]]) -> Built[T]:
+    async def _build(self, name: Name, build: Callable[[], Awaitable[CachedValue[T]]]) -> CachedValue[T]:
         try:
             built = await build()
-            self._shelf.put(name, built, self._clock.monotonic())
-            # Those who wait take it now; in the rare case that it has to go before they do, it is built again.
-            self._shelf.give_back(name, self._clock.monotonic())
+            self._entries.put(name, built, self._clock.monotonic())
+            # The callers that wait take it now; in the rare case that it is evicted before they do, it is built again.
+            self._entries.release(name, self._clock.monotonic())
             return built
         finally:
             del self._building[name]
 
-    def _tidy(self) -> None:
-        self._let_go(self._shelf.evict(self._clock.monotonic()))
-        if self._sweeping is None and self._shelf.next_idle_at() is not None:
+    def _evict(self) -> None:
+        self._close_in_background(self._entries.evict(self._clock.monotonic()))
+        if self._sweeping is None and self._entries.next_idle_at() is not None:
             self._sweeping = asyncio.create_task(self._sweep())
 
     async def _sweep(self) -> None:
-        """Let go of what is idle, though nobody comes by; ends when nothing is."""
+        """Evict idle entries in the background; ends when nothing is idle."""
         try:
-            while (at := self._shelf.next_idle_at()) is not None:
+            while (at := self._entries.next_idle_at()) is not None:
                 await self._clock.sleep(max(0.0, at - self._clock.monotonic()))
-                self._let_go(self._shelf.evict(self._clock.monotonic()))
+                self._close_in_background(self._entries.evict(self._clock.monotonic()))
         finally:
             self._sweeping = None
 
-    def _let_go(self, evicted: list[Built[T]]) -> None:
+    def _close_in_background(self, evicted: list[CachedValue[T]]) -> None:
         for built in evicted:
             task = asyncio.create_task(self._close_one(built))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    async def _close_one(self, built: Built[T]) -> None:
+    async def _close_one(self, built: CachedValue[T]) -> None:
         try:
             await built.close()
-        except Exception as error:  # noqa: BLE001  what can not be closed is gone all the same
-            log.warning("a cached thing did not close", error=repr(error))
+        except Exception as error:  # noqa: BLE001  what cannot be closed is gone all the same
+            log.warning("cached object not closed", error=repr(error))

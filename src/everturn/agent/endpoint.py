@@ -1,4 +1,4 @@
-"""The agent of `kind = "http"`: an endpoint that speaks the wire protocol, a POST for each request."""
+"""The agent of `kind = "http"`: an endpoint that speaks the wire protocol, one POST for each request."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import httpx2
 
-from everturn.agent.elsewhere import Gone, WireAgent, WireSettings
+from everturn.agent.elsewhere import AgentGone, WireAgent, WireSettings
 from everturn.agent.interface import Answer, TurnContext
-from everturn.agent.wire import Malformed
+from everturn.agent.wire import ProtocolViolation
 from everturn.clock import Clock
 from everturn.errors import Unanswerable
 from everturn.http_client import HttpClient
@@ -20,7 +20,7 @@ CONTENT_TYPE = "application/x-ndjson"
 
 
 class EndpointAgent:
-    """Asks an address. Its name and key never reach a user's eyes."""
+    """Runs turns through an HTTP endpoint. Its address and key never appear in a text for users."""
 
     def __init__(self, url: str, key: str | None, clock: Clock, settings: WireSettings) -> None:
         headers = {"Content-Type": CONTENT_TYPE, "Accept": CONTENT_TYPE}
@@ -41,7 +41,7 @@ class EndpointAgent:
         return await self._wire.run(turn)
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     def _connect(self) -> _Endpoint:
@@ -49,7 +49,7 @@ class EndpointAgent:
 
 
 class _Endpoint:
-    """The endpoint for one attempt; it has nothing to drop or leave, each request is a connection's own."""
+    """The endpoint for one attempt. It has nothing to drop or leave: each request has its own connection."""
 
     def __init__(self, client: HttpClient, url: str, line_bytes: int) -> None:
         self._client = client
@@ -57,22 +57,22 @@ class _Endpoint:
         self._line_bytes = line_bytes
 
     async def ask(self, request: bytes) -> AsyncGenerator[bytes, None]:
-        """Post the request, read the reply line by line."""
+        """POST the request and yield the reply line by line."""
         try:
             async with self._client.stream("POST", self._url, content=request) as response:
                 _check(response)
                 async for line in _lines(response.aiter_bytes(), self._line_bytes):
                     yield line
         except httpx2.ConnectError:
-            raise Gone("the agent's endpoint can not be reached") from None
+            raise AgentGone("the agent's endpoint cannot be reached") from None
         except httpx2.TransportError as error:
-            raise Gone(f"the connection to the agent's endpoint was lost ({type(error).__name__})") from None
+            raise AgentGone(f"the connection to the agent's endpoint was lost ({type(error).__name__})") from None
 
     def drop(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
     def leave(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: there is no state."""
 
 
 def _check(response: httpx2.Response) -> None:
@@ -81,7 +81,7 @@ def _check(response: httpx2.Response) -> None:
     why = f"the agent's endpoint answered with status {response.status_code}"
     if response.status_code in LATER:
         delay = response.headers.get("Retry-After", "")
-        raise Gone(why, float(delay) if delay.isdigit() else None)
+        raise AgentGone(why, float(delay) if delay.isdigit() else None)
     if response.status_code in {401, 403}:
         why += "; check the key in the variable that api_key_env names"
     raise Unanswerable(why, "agent_refused")
@@ -94,6 +94,6 @@ async def _lines(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes
         for line in whole:
             yield line
         if len(rest) > most:
-            raise Malformed("a line of its reply is too long")
+            raise ProtocolViolation("a line of its reply is too long")
     if rest:
         yield rest

@@ -1,6 +1,6 @@
-"""One folder that cannot be left: every component of a path is opened by itself, from the folder down, following no link.
+"""File access confined to one folder: every component of a path is opened by itself, from the folder down, following no link.
 
-A link that is put in the way meanwhile is not followed either: what was opened stays what it is.
+A link that is put in the way meanwhile is not followed either: an open folder stays the folder that was opened.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a folder holds under a name."""
+    """One entry of a folder."""
 
     name: str
     kind: str  # file, folder, link, other
@@ -45,9 +45,9 @@ class Entry:
 
 
 def parts_of(path: str) -> tuple[str, ...]:
-    """The components of a path below the folder; whatever leads elsewhere is refused."""
+    """The components of a path below the folder. Raises ToolError for a path that leads elsewhere."""
     if "\x00" in path or len(path) > LONGEST_PATH:
-        raise ToolError("the path is not a usable one.")
+        raise ToolError("the path is too long or holds a NUL character.")
     if path.startswith(("/", "\\", "~")) or Path(path).is_absolute():
         raise ToolError("give a path relative to the folder, such as notes/today.txt.")
     parts = tuple(part for part in path.split("/") if part not in {"", "."})
@@ -63,7 +63,7 @@ class Folder:
         self._root = root
 
     def entries(self, path: str) -> list[Entry]:
-        """What a folder holds, by name."""
+        """The entries of a folder, by name."""
         with self._opened(parts_of(path)) as number:
             return sorted(_entries(number), key=lambda entry: entry.name)
 
@@ -82,7 +82,7 @@ class Folder:
                         yield below, entry
 
     def read(self, path: str, most: int) -> bytes:
-        """A whole file; one that is larger, or is no plain file, is refused."""
+        """Read a whole file. Raises ToolError for one that is larger than `most`, or is not a plain file."""
         *above, name = self._named(path)
         with self._opened(tuple(above)) as number, _reasons(path):
             _expect_file(os.stat(name, dir_fd=number, follow_symlinks=False))
@@ -95,13 +95,13 @@ class Folder:
         return data
 
     def write(self, path: str, data: bytes, key: str) -> bool:
-        """Put a whole file in place, at once; True when it is new. Done again it does the same."""
+        """Write a whole file atomically; True when it is new. A repetition with the same key does the same."""
         *above, name = self._named(path)
         with self._opened(tuple(above), make=True) as number, _reasons(path):
             mode = _mode_of(name, number)
             draft = f".everturn-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
             with suppress(FileNotFoundError):
-                os.unlink(draft, dir_fd=number)  # what an earlier life left of this very call
+                os.unlink(draft, dir_fd=number)  # what an interrupted attempt left of this very call
             try:
                 _write_new(draft, data, 0o644 if mode is None else mode, number)
                 os.replace(draft, name, src_dir_fd=number, dst_dir_fd=number)
@@ -120,7 +120,7 @@ class Folder:
 
     @contextmanager
     def _opened(self, parts: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
-        """The folder at this path, opened component by component."""
+        """Open the folder at this path, component by component."""
         if os.open not in os.supports_dir_fd:
             raise ToolError("files are not available on this system.")
         with _reasons("the folder of the files tool"):
@@ -141,12 +141,12 @@ class Folder:
 
 @contextmanager
 def _reasons(path: str) -> Iterator[None]:
-    """The system's errors in words that hold no path outside the folder."""
+    """Turn OS errors into texts that hold no path outside the folder."""
     try:
         yield
     except (OSError, ValueError) as error:
         number = getattr(error, "errno", None)
-        raise ToolError(f"{path}: {_REASONS.get(number or 0, 'it can not be used')}.") from error
+        raise ToolError(f"{path}: {_REASONS.get(number or 0, 'it cannot be used')}.") from error
 
 
 def _entries(number: int) -> Iterator[Entry]:
@@ -176,7 +176,7 @@ def _expect_file(state: os.stat_result) -> None:
 
 
 def _mode_of(name: str, number: int) -> int | None:
-    """The mode of the file that is there; None when there is none. What is not a plain file is not replaced."""
+    """The mode of an existing file; None when there is none. Raises ToolError for what is not a plain file."""
     try:
         state = os.stat(name, dir_fd=number, follow_symlinks=False)
     except FileNotFoundError:

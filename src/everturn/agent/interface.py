@@ -1,4 +1,4 @@
-"""What an agent is, and what it is given: a turn through which everything durable goes. Agents keep no session state."""
+"""The interface of an agent: it gets a turn, does everything durable through it, and keeps no session state of its own."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from everturn.model import Brought, Message, SessionSource, ToolCall, Usage
+from everturn.model import Message, RequestExtras, SessionSource, ToolCall, Usage
 
 RunTool = Callable[[ToolCall, str], Awaitable[str]]
-"""Runs one tool call; the second argument is a key that is the same for every repetition of this call. Raises ToolFailed
-(errors.py) with the result of a call that failed."""
+"""Runs one tool call. The second argument is an idempotency key: the same for every repetition of this call. A call that
+failed raises ToolFailed (errors.py) with its result."""
 
 JudgeCall = Callable[[ToolCall], ToolCall]
 
 
 def as_journaled(call: ToolCall) -> ToolCall:
-    """The rules that a call was journaled with still hold."""
+    """Keep the rules that a call was journaled with."""
     return call
 
 
@@ -26,98 +26,98 @@ NO_USAGE = Usage()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the agent finally says. An empty text without calls is not an answer: the turn fails visibly."""
+    """The agent's final answer. An empty text without calls is not an answer: the turn fails and the user gets an error."""
 
     text: str
-    extra: str | None = None  # kept with the transcript's row, for the agent itself
+    extra: str | None = None  # saved with the row of the transcript, for the agent itself
     usage: Usage = NO_USAGE
-    cut: bool = False  # it is not whole: the user sees it, but the turn does not count as a success
+    cut: bool = False  # the text is incomplete: the user sees it, but the turn does not count as a success
     calls: tuple[
         ToolCall, ...
-    ] = ()  # of functions of the program that asks: it runs them, and comes back with the results
+    ] = ()  # of functions of the API client: it runs them and sends the results with its next request
 
 
 class SessionContext(Protocol):
-    """What a session keeps for its agent, beside the transcript."""
+    """What a session saves for its agent, beside the transcript."""
 
     @property
     def model(self) -> str | None:
-        """The model its user chose for it; None: the configured one."""
+        """The model that the user chose for this session; None: the configured one."""
         ...
 
     async def frozen(self, prompt: str, *, keep: bool = True) -> str:
-        """The session's system prompt and tool schemas, one text: the given one if none was frozen yet, else that one.
+        """The session's frozen prompt (system prompt and tool schemas as one text); `prompt` if none is frozen yet.
 
-        With `keep` the given one is frozen then.
+        With `keep`, `prompt` is then frozen, and later calls return it whatever they are given.
         """
         ...
 
     async def compaction_wanted(self) -> bool:
-        """Whether the user asked for a compaction: before the next model call, whatever the size."""
+        """Whether the user asked for a compaction: compact before the next model call, whatever the size."""
         ...
 
     async def may_compact(self) -> bool:
-        """Whether a compaction may be tried now: not while one backs off, and not while an interrupt waits."""
+        """Whether a compaction may be tried now: not while the last failure backs off, and not while an interrupt waits."""
         ...
 
     async def compact(self, summary: str, keep: int, usage: Usage = NO_USAGE) -> None:
-        """Go on in a child session: the summary, then the newest `keep` rows. `session_id` is another one afterwards."""
+        """Continue in a child session: the summary, then the newest `keep` rows. Changes `turn.session_id`."""
         ...
 
     async def used_ids(self) -> set[str]:
-        """The ids of all calls of the turn so far, whichever sessions they are in: another call needs another one."""
+        """The ids of all calls of the turn so far, in all of its sessions. A new call needs an id that is not among them."""
         ...
 
     async def called_apart(self, usage: Usage) -> None:
-        """Count a model call whose answer is no row of the transcript, such as the description of a picture."""
+        """Count the usage of a model call whose answer is not in the transcript, such as the description of a picture."""
         ...
 
     async def compaction_failed(self, why: str, usage: Usage = NO_USAGE) -> None:
-        """A compaction could not be made: the turn goes on, the next try waits longer. `usage` is what it used all the same."""
+        """Report a failed compaction: the turn goes on, and the next try waits longer. `usage` is what the failed try used."""
         ...
 
 
 class TurnContext(Protocol):
-    """One attempt of a turn. What `step` and `settle` return is committed; a later attempt never repeats it."""
+    """One attempt of a turn. What `step` and `settle` return is committed: a later attempt never runs it again."""
 
     @property
     def id(self) -> str:
-        """The turn; the same in every attempt."""
+        """The id of the turn; the same in every attempt."""
         ...
 
     @property
     def key(self) -> str:
-        """The session key."""
+        """The session key: which agent, platform, chat and (where it counts) thread and person."""
         ...
 
     @property
     def session_id(self) -> str:
-        """The session the turn belongs to."""
+        """The id of the session that the turn belongs to. A compaction during the turn changes it."""
         ...
 
     @property
     def session(self) -> SessionContext:
-        """What the session keeps beside its transcript."""
+        """What the session saves beside its transcript."""
         ...
 
     @property
     def attempt(self) -> int:
-        """1, or more after an interruption."""
+        """The number of this attempt: 1, or more after an interruption."""
         ...
 
     @property
     def source(self) -> SessionSource:
-        """Where the (last) message came from, and who asks; nobody is named where several people's words are answered."""
+        """The chat and the sender of the (last) message; without a sender where the turn answers several people."""
         ...
 
     @property
-    def words(self) -> str:
-        """What the user wrote, unchanged."""
+    def text(self) -> str:
+        """The text of the user's message or messages, unchanged."""
         ...
 
     @property
     def note(self) -> str | None:
-        """Text for the model in this attempt only: put it in front of the last message, never store it."""
+        """A note for the model in this attempt only: put it in front of the last message, never store it."""
         ...
 
     @property
@@ -126,32 +126,32 @@ class TurnContext(Protocol):
         ...
 
     async def history(self, last: int = 100) -> list[Message]:
-        """The newest rows of the transcript, oldest first, this turn's own included."""
+        """The newest `last` rows of the transcript, oldest first, this turn's own rows included."""
         ...
 
     async def own(self) -> list[Message]:
-        """This turn's committed rows: on a later attempt, what need not be done again."""
+        """The rows that this turn has committed, beginning with the user's message: in a later attempt, where to continue."""
         ...
 
-    async def brought(self) -> Brought:
-        """What the program that asks brought beside its words: instructions and functions of its own, for this turn."""
+    async def extras(self) -> RequestExtras:
+        """What an API client sent beside the message, for this turn only: instructions and functions of its own."""
         ...
 
     async def joined(self) -> list[Message]:
-        """What the user wrote meanwhile and is now part of this turn: committed rows, asked for before each model call."""
+        """Add the messages that the user sent meanwhile to this turn; returns their rows. Call it before each model call."""
         ...
 
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
-        """Say that a model is about to be called; from now on at the latest a death is an interruption.
+        """Announce a model call. From here on, at the latest, the death of the process counts as an interruption.
 
-        With a plan it must be awaited: what the call may use is counted first. Raises Spent when a limit is reached.
+        With a `plan` await the result: it reserves the usage of the call, and raises Spent when a limit is reached.
         """
         ...
 
     async def failed(self, kind: str, why: str, wait_s: float, usage: Usage = NO_USAGE) -> int:
-        """Journal a model call that failed; how many failed since the last committed step.
+        """Journal a failed model call; returns how many failed since the last committed step, earlier attempts included.
 
-        `usage` is what it used all the same, as far as that is known: an answer that broke off is paid for.
+        `usage` is what the failed call used, as far as that is known: an answer that broke off is paid for.
         """
         ...
 
@@ -164,57 +164,57 @@ class TurnContext(Protocol):
         extra: str | None = None,
         usage: Usage = NO_USAGE,
     ) -> list[Message]:
-        """Commit a model response, run its calls in order, commit each result; returns the results.
+        """Commit a model response, run its calls in order, and commit each result; returns the result rows.
 
-        The ids of calls are unique in a turn. Raises Conflict for one that was used for another call.
+        The ids of calls are unique in a turn. Raises Conflict for an id that was used for another call.
         """
         ...
 
     async def settle(self, run: RunTool, judge: JudgeCall = as_journaled) -> list[Message]:
-        """After an interruption: bring the calls of the last committed response to an end, each by its class.
+        """Finish the calls of the last committed response after an interruption, each by its effect class; returns the results.
 
-        `judge` gives each call the rules that hold for it now, where they may be stricter than those it was journaled with.
+        `judge` gives each call the rules that hold for it now, which may be stricter than those it was journaled with.
         """
         ...
 
     def stream(self, text: str) -> None:
-        """Show the answer's text so far; what is shown is not kept. It counts as activity."""
+        """Show the whole text of the answer so far. It is a preview, which is not saved. Counts as activity."""
         ...
 
     def active(self) -> None:
-        """Something moves, though there is nothing to show: a token, a line of a tool's output."""
+        """Report activity when there is nothing to show: a token, a line of a tool's output. Keeps the watchdog quiet."""
         ...
 
-    async def tell(self, text: str) -> None:
-        """Tell the user how it goes; where the platform can, the last such notice of the turn is replaced."""
+    async def notify(self, text: str) -> None:
+        """Send the user a progress notice; where the platform can, it replaces the last one of the turn."""
         ...
 
 
 @runtime_checkable
 class CanDescribe(Protocol):
-    """An agent that may have eyes."""
+    """An agent that can look at pictures."""
 
     def sees(self, turn: TurnContext) -> bool:
-        """Whether the model of this turn is given pictures."""
+        """Whether the model of this turn gets the pictures that messages name."""
         ...
 
     async def describe(self, turn: TurnContext, question: str) -> str:
-        """What a model says to a question that names a picture, shown to nobody and in no transcript; empty: nothing."""
+        """Ask a model a question that names a picture, outside the transcript; returns its answer, empty if there is none."""
         ...
 
 
 @runtime_checkable
 class MarksCalls(Protocol):
-    """An agent whose code is known to do nothing that may end the process before it calls `turn.calling()`."""
+    """An agent whose code does nothing that may end the process before it calls `turn.calling()`."""
 
     def marks_calls(self, key: str) -> bool:
-        """Whether that holds for this session key. If not, a death counts as soon as the agent has control."""
+        """Whether that holds for this session key. If not, a crash counts as one of the turn as soon as the agent runs."""
         ...
 
 
 class Agent(Protocol):
-    """Answers one turn."""
+    """Answers turns. One object serves all sessions at the same time."""
 
     async def run(self, turn: TurnContext) -> Answer:
-        """Work until there is an answer. May be cancelled at every await; a later attempt goes on."""
+        """Work until there is an answer. May be cancelled at every await; a later attempt continues from the committed rows."""
         ...

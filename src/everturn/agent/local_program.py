@@ -1,7 +1,7 @@
-"""The program of the model on this machine: a process of its own, because a fault in native code ends the process it is in.
+"""The process that serves the local model: separate, because a fault in native code ends the process it is in.
 
-It reads one line of JSON (an order), loads the model, answers with one line of JSON (its address), and serves until its input
-ends: that is how it ends with the gateway, even with a killed one.
+It reads one line of JSON (an order), loads the model, answers with one line of JSON (its address), and serves until its
+standard input ends: so it ends with the gateway, even with a killed one.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from pathlib import Path
 from typing import Any
 
 NICE = 5  # the gateway goes first on a busy machine
-FIRST_TO_END = 800  # when memory runs out, Linux ends us and not the gateway
+FIRST_TO_END = 800  # when memory runs out, Linux kills this process and not the gateway
 PROMPT_CACHE_MIB = 64
-SAMPLING = {"temp": 0.0}  # the likeliest words: with chance or a penalty a model this small loses the thread
+SAMPLING = {"temp": 0.0}  # the likeliest token: with chance or a penalty a model this small loses the thread
 LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to serve and how."""
+    """Which model to serve, and how."""
 
     weights: str
-    key: str  # who asks must know it: a web page in a browser on this machine does not
+    key: str  # clients must send it: a web page in a browser on this machine does not know it
     port: int  # 0: any free one
     threads: int
     slots: int
     context_tokens: int
 
     def line(self) -> bytes:
-        """As the program reads it."""
+        """The order as the line of JSON that the program reads."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Serve the model until standard input ends."""
     answer = _own_output()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the gateway, which may still need us to drain
     order = Order(**json.loads(sys.stdin.buffer.readline()))
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _own_output() -> int:
-    """The output is for the address alone; what native code prints goes to the log."""
+    """Keep standard output for the address alone; what native code prints goes to standard error."""
     answer = os.dup(1)
     os.dup2(2, 1)
     return answer

@@ -1,4 +1,4 @@
-"""The agent of `kind = "process"`: a program that speaks the wire protocol on its input and output, one for each turn."""
+"""The agent of `kind = "process"`: a program that speaks the wire protocol on its standard streams, one for each turn."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import structlog
 
-from everturn.agent.elsewhere import Gone, WireAgent, WireSettings
+from everturn.agent.elsewhere import AgentGone, WireAgent, WireSettings
 from everturn.agent.interface import Answer, TurnContext
-from everturn.agent.wire import Malformed
+from everturn.agent.wire import ProtocolViolation
 from everturn.clock import Clock
-from everturn.decide.turn_place import PREFIX
 from everturn.errors import Unanswerable
+from everturn.turns.rules.turn_place import PREFIX
 
 log = structlog.get_logger()
 GRACE_S = 2.0  # for a program whose input has ended
@@ -28,7 +28,7 @@ OWN_VARIABLES = ("EVERTURN_", PREFIX)  # settings, and the place of a turn that 
 
 
 class ProcessAgent:
-    """Starts the program when a turn begins; it ends with its turn, and is started again when it died before."""
+    """Starts the program when a turn begins and ends it with the turn; a program that died is started again."""
 
     def __init__(
         self, command: Sequence[str], folder: Path, env: Mapping[str, str], clock: Clock, settings: WireSettings
@@ -53,18 +53,18 @@ class ProcessAgent:
         return _Program(self)
 
     async def start_program(self) -> Process:
-        """A new life of the program, in a process group of its own so that it can be ended with its children."""
+        """Start the program, in a process group of its own so that it can be ended with its children."""
         try:
             return await asyncio.create_subprocess_exec(
                 *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=self._folder, env=self._env,
                 limit=self._settings.line_bytes, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            why = f"the agent's program {self._command[0]!r} can not be started ({error.strerror})"
+            why = f"the agent's program {self._command[0]!r} cannot be started ({error.strerror})"
             raise Unanswerable(why, "agent_not_started") from None
 
     def end_program(self, process: Process, *, at_once: bool) -> None:
-        """End it in the background; nobody waits for a program that takes its time."""
+        """End a program in the background; nobody waits for a program that takes its time."""
         if at_once:
             _kill(process)
         task = asyncio.create_task(_end(process))
@@ -73,7 +73,7 @@ class ProcessAgent:
 
 
 class _Program:
-    """The program of one attempt."""
+    """The program of one attempt of a turn."""
 
     def __init__(self, agent: ProcessAgent) -> None:
         self._agent = agent
@@ -81,7 +81,7 @@ class _Program:
         self._errors: asyncio.Task[None] | None = None
 
     async def ask(self, request: bytes) -> AsyncGenerator[bytes, None]:
-        """Write the request, read until the asker has enough."""
+        """Write the request and yield the lines of the reply."""
         process = await self._running()
         assert process.stdin is not None  # noqa: S101  we asked for pipes
         assert process.stdout is not None  # noqa: S101
@@ -93,19 +93,19 @@ class _Program:
             while line := await process.stdout.readline():
                 yield line
         except ValueError:
-            raise Malformed("a line of its reply is too long") from None
+            raise ProtocolViolation("a line of its reply is too long") from None
         except ConnectionError:
             pass
-        raise Gone(await self._how_it_ended(process))
+        raise AgentGone(await self._how_it_ended(process))
 
     def drop(self) -> None:
-        """Kill it; the next request starts another."""
+        """Kill the program; the next request starts another."""
         process, self._process = self._process, None
         if process is not None:
             self._agent.end_program(process, at_once=True)
 
     def leave(self) -> None:
-        """Let it end."""
+        """Let the program end."""
         process, self._process = self._process, None
         if process is not None:
             self._agent.end_program(process, at_once=False)
@@ -117,7 +117,7 @@ class _Program:
         return self._process
 
     async def _how_it_ended(self, process: Process) -> str:
-        """It closed its output: it is ending, or as good as dead."""
+        """Say how a program ended that closed its output: it is ending, or as good as dead."""
         self.drop()
         code = await process.wait()
         if code in {-signal.SIGKILL, 0}:
@@ -126,7 +126,7 @@ class _Program:
 
 
 async def _log_errors(process: Process) -> None:
-    """What the program writes to its error output goes to our log, bounded; it never blocks the program."""
+    """Log what the program writes to standard error, bounded; it never blocks the program."""
     assert process.stderr is not None  # noqa: S101
     while True:
         try:
@@ -135,7 +135,7 @@ async def _log_errors(process: Process) -> None:
             continue  # longer than our buffer: what was read of it is gone
         if not line:
             return
-        log.info("agent program", pid=process.pid, line=line.decode(errors="replace").rstrip()[:MOST_LOG_CHARS])
+        log.info("agent_program_stderr", pid=process.pid, line=line.decode(errors="replace").rstrip()[:MOST_LOG_CHARS])
 
 
 async def _end(process: Process) -> None:
@@ -146,11 +146,11 @@ async def _end(process: Process) -> None:
     _kill(process)  # and what it left behind in its group
     await process.wait()
     with suppress(TimeoutError):
-        await asyncio.wait_for(_forget(process), GRACE_S)
+        await asyncio.wait_for(_read_rest(process), GRACE_S)
 
 
-async def _forget(process: Process) -> None:
-    """Read what is left: only then the pipe is closed."""
+async def _read_rest(process: Process) -> None:
+    """Read the rest of its output: only then the pipe is closed."""
     while process.stdout is not None and await process.stdout.read(CHUNK):
         pass
 

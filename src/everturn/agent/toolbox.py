@@ -1,4 +1,4 @@
-"""Tools as an agent uses them: what each declares, and how a call is run without ever breaking its turn."""
+"""Tools as an agent uses them: what each tool declares, and how a call is run without ever breaking its turn."""
 
 from __future__ import annotations
 
@@ -10,66 +10,66 @@ import msgspec
 import structlog
 
 from everturn.agent.interface import RunTool, TurnContext
-from everturn.decide.approvals import stricter
-from everturn.decide.turn_place import place_of_turn
 from everturn.errors import StoreError, ToolFailed
 from everturn.model import Effect, Json, ToolCall
+from everturn.turns.rules.approvals import stricter
+from everturn.turns.rules.turn_place import place_of_turn
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a tool is used: the turn it runs in, the call, and a key that is the same for every repetition of the call."""
+class ToolPlace:
+    """The context of a tool call: its turn, the call, and a key that is the same for every repetition of the call."""
 
     turn: TurnContext
     call: ToolCall
     key: str
 
-    def told(self) -> dict[str, str]:
-        """Who asks and where, for programs: made from this turn at this moment, never from anything that others share."""
+    def turn_info(self) -> dict[str, str]:
+        """The sender, chat, session and turn for programs; made from this turn now, never from shared state."""
         turn = self.turn
         return place_of_turn(turn.source, turn.key, turn.session_id, turn.id)
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ToolFile:
     """A file that a tool has read."""
 
     name: str
     content: bytes
 
 
-Run = Callable[[Json, Place], Awaitable[str]]
+Run = Callable[[Json, ToolPlace], Awaitable[str]]
 Ask = Callable[[Json], str | None]
 
 
-def ask_nobody(_arguments: Json) -> str | None:
-    """The tool may be used without asking."""
+def no_approval(_arguments: Json) -> str | None:
+    """Request no approval: the tool may be used without."""
     return None
 
 
 class ToolError(Exception):
-    """The tool could not do it; the text is for the model, and holds no secret."""
+    """A tool could not do what it was asked; the text is for the model, and holds no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """One tool: what the model is told, what its effect is, whom it asks, and what it does."""
+    """One tool: what the model reads about it, its effect, its approval request (None: no approval), and its code."""
 
     name: str
     description: str
     parameters: Json  # a JSON schema of an object
     run: Run
     effect: Effect = Effect.ONCE
-    ask: Ask = ask_nobody
+    ask: Ask = no_approval
 
 
 class ToolSource(Protocol):
     """Something that offers tools: the built-in ones, or an MCP server. It neither waits nor raises."""
 
     def tools(self) -> Sequence[Tool] | None:
-        """What it offers now; None as long as that is not known."""
+        """The tools that it offers now; None as long as they are not known."""
         ...
 
 
@@ -77,24 +77,24 @@ class Toolbox:
     """The tools of one turn, by name."""
 
     def __init__(self, tools: Iterable[Tool], *, complete: bool = True) -> None:
-        self.complete = complete  # every source has told what it offers
+        self.complete = complete  # every source has reported its tools
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             self._tools.setdefault(tool.name, tool)  # no later one takes the name of an earlier one
 
     @classmethod
     def of(cls, sources: Iterable[ToolSource]) -> Toolbox:
-        """The tools of all sources, as far as they are known now."""
+        """Collect the tools of all sources, as far as they are known now."""
         offered = [source.tools() for source in sources]
         return cls((tool for tools in offered for tool in tools or ()), complete=None not in offered)
 
     def all(self) -> list[Tool]:
-        """In the order in which they were offered."""
+        """All tools, in the order in which they were offered."""
         return list(self._tools.values())
 
     def call(self, call_id: str, name: str, arguments: str) -> ToolCall:
-        """A call the model asked for, with the class and the approval request of its tool. One that is away can not run in this attempt;
-        `judge` decides anew in a later one.
+        """A call that the model made, with its tool's effect and approval request. A missing tool cannot run in this attempt;
+        `judge` decides again in a later one.
         """
         tool = self._tools.get(name)
         if tool is None:
@@ -102,7 +102,7 @@ class Toolbox:
         try:
             ask = tool.ask(_arguments(arguments))
         except ToolError:
-            ask = None  # it will not run: the model is told what is wrong with its arguments
+            ask = None  # it will not run: the model gets the error in its arguments as the result
         return ToolCall(call_id, name, arguments, tool.effect, ask)
 
     def judge(self, call: ToolCall) -> ToolCall:
@@ -110,20 +110,20 @@ class Toolbox:
         return stricter(call, self.call(call.id, call.name, call.arguments))
 
     def runner(self, turn: TurnContext) -> RunTool:
-        """Runs calls in a turn; whatever goes wrong is a result that the model can read."""
+        """A function that runs calls in a turn; every failure becomes a result that the model can read."""
 
         async def run(call: ToolCall, key: str) -> str:
             tool = self._tools.get(call.name)
             if tool is None:
                 raise ToolFailed(f"Error: there is no tool named {call.name!r} now.")
             try:
-                return await tool.run(_arguments(call.arguments), Place(turn, call, key))
+                return await tool.run(_arguments(call.arguments), ToolPlace(turn, call, key))
             except ToolError as error:
                 raise ToolFailed(f"Error: {error}") from error
             except (StoreError, ToolFailed):
                 raise
             except Exception as error:  # a tool that breaks must not end its turn
-                log.warning("tool failed", tool=call.name, turn=turn.id, error=repr(error))
+                log.warning("tool failed", tool=call.name, turn_id=turn.id, error=repr(error))
                 raise ToolFailed(f"Error: the tool failed ({type(error).__name__}).") from error
 
         return run

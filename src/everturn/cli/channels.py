@@ -1,4 +1,4 @@
-"""`everturn channels`: where people talk, and names for it."""
+"""`everturn channels`: list known chats, and give them aliases."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import click
 
-from everturn.cli.options import config_option, home_option, json_option
-from everturn.cli.view import look_into
-from everturn.home import Home
+from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn.cli.looking.view import look_into
+from everturn.home.folder import Home
 
 HEAD = ("name", "address", "kind", "aliases", "last seen")
 
 
 @click.group
 def channels() -> None:
-    """The chats that the gateway knows, and names for them."""
+    """List the chats that the gateway knows, and give them aliases."""
 
 
 @channels.command(name="list")
@@ -26,12 +26,12 @@ def channels() -> None:
 @config_option
 @json_option
 def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """List the chats that platforms or conversations have shown, the last seen first."""
+    """List the chats that the gateway knows from platforms and conversations, the last seen first."""
     found = asyncio.run(_list(home, config_file))
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return
-    from everturn.cli.tables import moment, show_table
+    from everturn.cli.looking.tables import moment, show_table
 
     rows = [
         (each["label"], each["address"], each["type"], ", ".join(each["aliases"]), moment(each["seen_at"]))
@@ -52,7 +52,7 @@ def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # no
 @config_option
 @json_option
 def alias(name: str, address: str, home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """Give a chat a name, also one that was never seen. The same name again leads to the new chat."""
+    """Give a chat the alias NAME, also a chat that was never seen. An alias that exists is moved to the new chat."""
     done = asyncio.run(_alias(home, config_file, name, address))
     print(json.dumps(done, ensure_ascii=False) if as_json else f"{done['alias']} is {done['address']}.")
 
@@ -63,9 +63,9 @@ def alias(name: str, address: str, home: Home, config_file: Path | None, as_json
 @config_option
 @json_option
 def unalias(name: str, home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """Take a name away."""
+    """Remove the alias NAME."""
     done = asyncio.run(_unalias(home, config_file, name))
-    print(json.dumps(done, ensure_ascii=False) if as_json else f"{done['unaliased']} is no alias any more.")
+    print(json.dumps(done, ensure_ascii=False) if as_json else f"{done['unaliased']} is no longer an alias.")
 
 
 async def _list(home: Home, config_file: Path | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The commands by name. A command's module is loaded when the command is asked for, so the help answers at once."""
+"""The commands by name. The program loads a command's module only to run it, so the help answers at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from everturn import __version__
-from everturn.errors import ConfigError, EverturnError, HomeHeld, StoreUnusable
+from everturn.errors import ConfigError, EverturnError, HomeLocked, StoreUnusable
 
 FAILED = 1
 BAD_CONFIG = 78
@@ -19,30 +19,30 @@ INTERRUPTED = 130
 # Name -> the module that has it, and its line in the help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "run": ("run", "Start the gateway."),
-    "chat": ("chat", "Talk to the agent from this terminal."),
+    "chat": ("chat.command", "Talk to the agent from this terminal."),
     "stop": ("stopping", "Stop the running gateway."),
     "restart": ("stopping", "Restart the running gateway."),
-    "status": ("status", "Say whether the gateway runs and what is open."),
-    "sessions": ("sessions", "List the sessions in force."),
-    "explain": ("explain", "Tell the life of one message."),
-    "dead": ("dead", "Letters that were given up: list, send, run, drop."),
-    "recoveries": ("dead", "List what was taken up from lives that ended."),
-    "login": ("login", "Print a link that opens the page in a browser, once."),
-    "logout": ("login", "Log every browser out."),
-    "keys": ("keys", "Access keys for programs."),
-    "pair": ("pair", "Who may speak on chat platforms."),
-    "channels": ("channels", "Where people talk, and names for it."),
-    "connect": ("connect", "Connect a chat platform."),
-    "config": ("settings", "Look at the settings."),
+    "status": ("status", "Show whether the gateway runs, and its open work."),
+    "sessions": ("sessions", "List the current sessions."),
+    "explain": ("explain", "Show the timeline of one message."),
+    "dead": ("dead", "Dead letters: list, send, run, drop."),
+    "recoveries": ("dead", "List recoveries from processes that ended."),
+    "login": ("login", "Print a one-time login link for the page."),
+    "logout": ("login", "Log every browser out of the page."),
+    "keys": ("keys", "Create, list and revoke access keys for programs."),
+    "pair": ("pair", "Approve people on chat platforms, or revoke them."),
+    "channels": ("channels", "List known chats, and give them aliases."),
+    "connect": ("connect.command", "Connect a chat platform."),
+    "config": ("settings", "Show the settings."),
     "version": ("version", "Print the version."),
 }
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and loads the one that is asked for."""
+    """A command group that knows its commands by name and loads only the one that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
-        """In the order of a day's work, not of the alphabet."""
+        """The commands' names, in the order of a day's work, not of the alphabet."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list from the table: no module is loaded for it."""
+        """Write the list of commands without loading their modules."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
@@ -62,14 +62,14 @@ class LazyGroup(click.Group):
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="everturn", message="%(prog)s %(version)s")
 def everturn() -> None:
-    """Everturn stands between chat platforms and an AI agent, and never loses a turn.
+    """Everturn is a gateway between chat platforms and an AI agent that never loses a turn.
 
     Every command takes --home DIR, the directory of one gateway: by default $EVERTURN_HOME, or ~/.everturn.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; expected errors are a line on standard error, and an exit code."""
+    """Run one command; an expected error is printed as one line to standard error. Returns the exit code."""
     try:
         code = everturn.main(args=arguments, prog_name="everturn", standalone_mode=False)
     except click.ClickException as error:
@@ -78,10 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # Who read our output left; nothing may be written at the end, either.
+        # The reader of our output is gone; Python must not write anything at exit, either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except EverturnError as error:
         print(f"everturn: {error}", file=sys.stderr)
-        return BAD_CONFIG if isinstance(error, ConfigError | HomeHeld | StoreUnusable) else FAILED
+        return BAD_CONFIG if isinstance(error, ConfigError | HomeLocked | StoreUnusable) else FAILED
     return code if isinstance(code, int) else 0

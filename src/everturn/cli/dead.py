@@ -1,6 +1,4 @@
-"""`everturn dead`: letters that were given up, and what to do with them; `everturn recoveries`: what was taken up from
-lives that ended.
-"""
+"""`everturn dead`: list, send, run and drop dead letters; `everturn recoveries`: list recoveries from ended processes."""
 
 from __future__ import annotations
 
@@ -12,21 +10,21 @@ from uuid import uuid4
 
 import click
 
-from everturn.cli.options import config_option, home_option, json_option
-from everturn.cli.view import View, look_into
+from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn.cli.looking.view import View, look_into
 from everturn.errors import EverturnError
-from everturn.home import Home
+from everturn.home.folder import Home
 
-HEAD = ("id", "what", "since", "platform", "chat", "who", "why", "words")
-WORDS = 60
-RECOVERED = ("died", "how", "back after", "continued", "suspended", "returned", "by life")
+HEAD = ("id", "kind", "since", "platform", "chat", "sender", "error", "text")
+TEXT_CHARS = 60
+RECOVERIES_HEAD = ("ended at", "exit", "ready after", "continued", "suspended", "returned", "by instance")
 
 
 @click.group
 def dead() -> None:
     """Dead letters: replies that could not be delivered, and messages that got no answer.
 
-    A letter stays in the list until somebody sends or runs it again, or drops it.
+    A dead letter stays in the list until somebody sends it or runs it again, or drops it.
     """
 
 
@@ -35,12 +33,12 @@ def dead() -> None:
 @config_option
 @json_option
 def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """List them, the oldest first."""
+    """List the dead letters, the oldest first."""
     found = asyncio.run(_found(home, config_file))
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return
-    from everturn.cli.tables import show_table
+    from everturn.cli.looking.tables import show_table
 
     rows = [_reply(each) for each in found["replies"]] + [_message(each) for each in found["messages"]]
     if rows:
@@ -50,30 +48,30 @@ def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # no
 
 
 @dead.command
-@click.argument("letter", metavar="ID")
+@click.argument("dead_id", metavar="ID")
 @home_option
 @config_option
-def send(letter: str, home: Home, config_file: Path | None) -> None:
+def send(dead_id: str, home: Home, config_file: Path | None) -> None:
     """Send the reply ID again."""
-    print(asyncio.run(_act(home, config_file, "reply", "send", letter)))
+    print(asyncio.run(_act(home, config_file, "reply", "send", dead_id)))
 
 
 @dead.command
-@click.argument("letter", metavar="ID")
+@click.argument("dead_id", metavar="ID")
 @home_option
 @config_option
-def run(letter: str, home: Home, config_file: Path | None) -> None:
-    """Run the message ID again: it is answered as if it came now."""
-    print(asyncio.run(_act(home, config_file, "message", "run", letter)))
+def run(dead_id: str, home: Home, config_file: Path | None) -> None:
+    """Run the message ID again: the agent answers it as if it arrived now."""
+    print(asyncio.run(_act(home, config_file, "message", "run", dead_id)))
 
 
 @dead.command
-@click.argument("letter", metavar="ID")
+@click.argument("dead_id", metavar="ID")
 @home_option
 @config_option
-def drop(letter: str, home: Home, config_file: Path | None) -> None:
-    """Put the reply or the message ID away."""
-    print(asyncio.run(_drop(home, config_file, letter)))
+def drop(dead_id: str, home: Home, config_file: Path | None) -> None:
+    """Drop the reply or the message ID: it is not sent or run again."""
+    print(asyncio.run(_drop(home, config_file, dead_id)))
 
 
 @click.command
@@ -81,42 +79,42 @@ def drop(letter: str, home: Home, config_file: Path | None) -> None:
 @config_option
 @json_option
 def recoveries(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """List the last lives whose work another one took up: when they died, how soon the next was ready, what became of it."""
+    """List the last recoveries: when a process ended, how soon the next was ready, and what became of its work."""
     found = asyncio.run(_recoveries(home, config_file))
     if as_json:
         print(json.dumps({"recoveries": found}, ensure_ascii=False, indent=2))
         return
-    from everturn.cli.tables import show_table
+    from everturn.cli.looking.tables import show_table
 
     if found:
-        show_table(RECOVERED, [_recovery(each) for each in found])
+        show_table(RECOVERIES_HEAD, [_recovery(each) for each in found])
     else:
-        print(f"Nothing was recovered in {home.path} so far.")
+        print(f"There are no recoveries in {home.path}.")
 
 
 async def _found(home: Home, config_file: Path | None) -> dict[str, list[dict[str, Any]]]:
     async with look_into(home, config_file) as view:
-        return await _letters(view)
+        return await _dead_letters(view)
 
 
-async def _letters(view: View) -> dict[str, list[dict[str, Any]]]:
+async def _dead_letters(view: View) -> dict[str, list[dict[str, Any]]]:
     return {"replies": await view.dead("replies"), "messages": await view.dead("messages")}
 
 
-async def _act(home: Home, config_file: Path | None, what: str, action: str, letter: str) -> str:
+async def _act(home: Home, config_file: Path | None, what: str, action: str, dead_id: str) -> str:
     async with look_into(home, config_file) as view:
-        return await view.act(what, action, _number(letter), uuid4().hex)
+        return await view.act(what, action, _number(dead_id), uuid4().hex)
 
 
-async def _drop(home: Home, config_file: Path | None, letter: str) -> str:
-    """A notice about a message has the message's number: both go."""
-    number = _number(letter)
+async def _drop(home: Home, config_file: Path | None, dead_id: str) -> str:
+    """Drop a dead letter. A notice about a message has the message's id: both are dropped."""
+    number = _number(dead_id)
     async with look_into(home, config_file) as view:
-        found = await _letters(view)
+        found = await _dead_letters(view)
         kinds = [("reply", "replies", "reply"), ("message", "messages", "id")]
         here = [what for what, name, key in kinds if any(each[key] == number for each in found[name])]
         if not here:
-            raise EverturnError(f"there is no dead letter {number}; `everturn dead list` shows those there are")
+            raise EverturnError(f"there is no dead letter {number}; `everturn dead list` lists them")
         said = [await view.act(what, "drop", number, uuid4().hex) for what in here]
         return "\n".join(dict.fromkeys(said))
 
@@ -126,10 +124,10 @@ async def _recoveries(home: Home, config_file: Path | None) -> list[dict[str, An
         return await view.recoveries()
 
 
-def _number(letter: str) -> str:
-    if not (letter.isascii() and letter.isdecimal() and len(letter) <= 19):
-        raise EverturnError(f"{letter[:40]!r} is no id of a letter; `everturn dead list` shows them")
-    return letter
+def _number(dead_id: str) -> str:
+    if not (dead_id.isascii() and dead_id.isdecimal() and len(dead_id) <= 19):
+        raise EverturnError(f"{dead_id[:40]!r} is not the id of a dead letter; `everturn dead list` lists them")
+    return dead_id
 
 
 def _reply(each: dict[str, Any]) -> tuple[object, ...]:
@@ -141,19 +139,20 @@ def _message(each: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _row(number: str, what: str, since: object, each: dict[str, Any], why: object) -> tuple[object, ...]:
-    from everturn.cli.tables import moment
+    from everturn.cli.looking.tables import moment
 
-    words = " ".join(each["text"].split())[:WORDS]
-    return number, what, moment(since), each["platform"], each["chat"], each["who"], why, words
+    text = " ".join(each["text"].split())[:TEXT_CHARS]
+    return number, what, moment(since), each["platform"], each["chat"], each["sender"], why, text
 
 
 def _recovery(each: dict[str, Any]) -> tuple[object, ...]:
-    from everturn.cli.tables import moment
+    from everturn.cli.looking.tables import moment
 
     after = each["back_after_s"]
-    most = "at most " if each["last_life"] == "unclean" else ""  # from the last thing it wrote: it died then or later
+    # An unclean end is counted from the last heartbeat: the process died then or later.
+    most = "at most " if each["previous_exit"] == "unclean" else ""
     back = "-" if after is None else f"{most}{after:.1f} s"
     return (
-        moment(each["died_at"]), each["last_life"], back, each["continued"], each["suspended"], each["returned"],
+        moment(each["died_at"]), each["previous_exit"], back, each["continued"], each["suspended"], each["returned"],
         each["by"],
     )  # fmt: skip

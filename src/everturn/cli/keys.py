@@ -1,4 +1,4 @@
-"""`everturn keys`: access keys for programs, each with a name, scopes, and an end."""
+"""`everturn keys`: create, list and revoke access keys for programs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 import click
 
-from everturn.cli.options import config_option, home_option, json_option
-from everturn.cli.view import look_into
-from everturn.decide.access import GRANTABLE, MEANINGS
-from everturn.home import Home
+from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn.cli.looking.view import look_into
+from everturn.home.folder import Home
+from everturn.people.rules.access import GRANTABLE, MEANINGS
 
 _SCOPES = "; ".join(f"{scope}: {MEANINGS[scope]}" for scope in GRANTABLE)
 
 
 @click.group
 def keys() -> None:
-    """Access keys for programs that talk to the gateway over HTTP."""
+    """Create, list and revoke access keys for programs that use the gateway over HTTP."""
 
 
 @keys.command
@@ -32,12 +32,12 @@ def keys() -> None:
     type=click.Choice([str(scope) for scope in GRANTABLE]),
     default=("chat",),
     show_default=True,
-    help=f"What the key is for; may be given several times. {_SCOPES}.",
+    help=f"What the key may do; can be given several times. {_SCOPES}.",
 )
 @home_option
 @config_option
 def create(name: str, scopes: tuple[str, ...], home: Home, config_file: Path | None) -> None:
-    """Make a key called NAME and print it. It is shown this once: only its hash is kept."""
+    """Create the key NAME and print it. It is shown only this once: the gateway keeps only its hash."""
     secret = asyncio.run(_create(home, config_file, name, tuple(dict.fromkeys(scopes))))
     print(f"The key {name!r} ({', '.join(scopes)}); it is not shown again:", file=sys.stderr)
     print(secret)
@@ -48,12 +48,12 @@ def create(name: str, scopes: tuple[str, ...], home: Home, config_file: Path | N
 @config_option
 @json_option
 def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """List the keys: name, how each begins, scopes, when it was last used."""
+    """List the keys: name, first characters, scopes, last use."""
     found = asyncio.run(_list(home, config_file))
     if as_json:
         print(json.dumps({"keys": found}, ensure_ascii=False, indent=2))
         return
-    from everturn.cli.tables import moment, show_table
+    from everturn.cli.looking.tables import moment, show_table
 
     head = ("name", "begins with", "scopes", "made", "last used", "revoked", "made by")
     show_table(
@@ -69,23 +69,23 @@ TIMES = ("made_at", "used_at", "revoked_at")
 
 
 def _maker(key: dict[str, Any]) -> str:
-    """Who made a key; nobody knows of those that are older than that is kept."""
+    """The maker of a key; `-` for keys from before makers were recorded."""
     return f"{key['made_by'] or '-'}{' (revoked)' if key['maker_revoked'] else ''}"
 
 
 @keys.command
 @click.argument("name")
-@click.option("--with-made", is_flag=True, help="Revoke the keys that were made with it, too, and with those.")
+@click.option("--with-made", is_flag=True, help="Also revoke the keys that were made with it, and with those.")
 @home_option
 @config_option
 def revoke(name: str, with_made: bool, home: Home, config_file: Path | None) -> None:  # noqa: FBT001
-    """End the key called NAME at once. The keys that an admin key made stay in force, and are named."""
+    """Revoke the key NAME at once. Keys that were made with it stay valid, and are listed."""
     done = asyncio.run(_revoke(home, config_file, name, with_made=with_made))
     print(f"The key {name!r} is revoked.")
     if done["also"]:
         print(f"So are the keys that were made with it: {', '.join(done['also'])}.")
     if done["left"]:
-        print(f"Still valid, and made with it: {', '.join(done['left'])}. To end one: everturn keys revoke NAME.")
+        print(f"Still valid, and made with it: {', '.join(done['left'])}. To revoke one: everturn keys revoke NAME.")
 
 
 async def _create(home: Home, config_file: Path | None, name: str, scopes: tuple[str, ...]) -> str:

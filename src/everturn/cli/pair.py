@@ -1,4 +1,4 @@
-"""`everturn pair`: who may speak to the agent on chat platforms."""
+"""`everturn pair`: approve people on chat platforms, or revoke them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import click
 
-from everturn.cli.options import config_option, home_option, json_option
-from everturn.cli.printable import printable
-from everturn.cli.view import look_into
-from everturn.decide import admission_words
-from everturn.home import Home
+from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn.cli.looking.printable import printable
+from everturn.cli.looking.view import look_into
+from everturn.home.folder import Home
+from everturn.people.rules import admission_texts
 
 
 @click.group
 def pair() -> None:
-    """Let people speak to the agent on chat platforms, and turn them out."""
+    """Approve people who may speak to the agent on chat platforms, or revoke them."""
 
 
 @pair.command(name="list")
@@ -26,31 +26,28 @@ def pair() -> None:
 @config_option
 @json_option
 def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """List who asks to be let in, and who was let in or turned out."""
+    """List the access requests, and the people who were approved or revoked."""
     found = asyncio.run(_list(home, config_file))
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return
-    from everturn.cli.tables import moment, show_table
+    from everturn.cli.looking.tables import moment, show_table
 
-    asking = [
+    requests = [
         (each["request"], _person(each, "person"), each["name"], moment(each["expires_at"]))
         for each in found["requests"]
     ]
-    show_table(("request", "who asks", "name", "until"), asking)
+    show_table(("request", "person", "name", "expires"), requests)
     print()
-    people = [
-        (_person(each, "id"), each["name"], "owner" if each["owner"] else each["state"], moment(each["at"]))
-        for each in found["people"]
-    ]
-    show_table(("person", "name", "is", "since"), people)
+    people = [(_person(each, "id"), each["name"], _state(each), moment(each["at"])) for each in found["people"]]
+    show_table(("person", "name", "state", "since"), people)
 
 
 @pair.command
 @click.argument("code", required=False)
-@click.option("--request", "request", help="The number that `everturn pair list` shows, instead of the code.")
-@click.option("--platform", help="The platform on which the code was given; any, if it is not named.")
-@click.option("--owner", is_flag=True, help="Make them an owner of this gateway, who may use every command.")
+@click.option("--request", "request", help="The request's number in `everturn pair list`, instead of the code.")
+@click.option("--platform", help="The platform on which the person got the code [default: any].")
+@click.option("--owner", is_flag=True, help="Make the person an owner of this gateway, who may use every command.")
 @home_option
 @config_option
 def approve(
@@ -61,25 +58,25 @@ def approve(
     home: Home,
     config_file: Path | None,
 ) -> None:
-    """Let in who was given CODE."""
+    """Approve the person who was given CODE."""
     if (code is None) == (request is None):
         raise click.UsageError("give the CODE that the person was shown, or --request NUMBER")
     wanted = {"code": code, "request": request, "platform": platform, "owner": owner}
     done = asyncio.run(_approve(home, config_file, wanted))
     name = f" ({done['name']})" if done.get("name") else ""
-    print(f"{printable(done['let_in'] + name)} is let in{' as an owner' if owner else ''}.")
+    print(f"{printable(done['approved'] + name)} is approved{' as an owner' if owner else ''}.")
 
 
 @pair.command
 @click.argument("person", metavar="PLATFORM:USER")
-@click.option("--owner", is_flag=True, help="Make them an owner of this gateway, who may use every command.")
+@click.option("--owner", is_flag=True, help="Make the person an owner of this gateway, who may use every command.")
 @home_option
 @config_option
 def allow(person: str, owner: bool, home: Home, config_file: Path | None) -> None:  # noqa: FBT001
-    """Let PLATFORM:USER in without a code, also after they were turned out."""
+    """Approve PLATFORM:USER without a code, also after they were revoked."""
     done = asyncio.run(_allow(home, config_file, person, owner=owner))
-    print(f"{person} is let in{' as an owner' if owner else ''}.")
-    _doubt_platform(done, person)
+    print(f"{person} is approved{' as an owner' if owner else ''}.")
+    _warn_unknown_platform(done, person)
 
 
 @pair.command
@@ -87,21 +84,25 @@ def allow(person: str, owner: bool, home: Home, config_file: Path | None) -> Non
 @home_option
 @config_option
 def revoke(person: str, home: Home, config_file: Path | None) -> None:
-    """Turn PLATFORM:USER out at once: running tasks stop, what waits is not answered, and no list lets them in again."""
+    """Revoke PLATFORM:USER at once: running tasks stop, queued messages are not answered, and no list admits them."""
     done = asyncio.run(_revoke(home, config_file, person))
     stopped = done["stopped_turns"]
-    print(f"{person} may no longer speak; {stopped} running {'task was' if stopped == 1 else 'tasks were'} stopped.")
-    _doubt_platform(done, person)
+    print(f"{person} is revoked; {stopped} running {'task was' if stopped == 1 else 'tasks were'} stopped.")
+    _warn_unknown_platform(done, person)
 
 
-def _doubt_platform(done: dict[str, Any], person: str) -> None:
-    """It is done as it was said, and may have been said wrongly."""
+def _warn_unknown_platform(done: dict[str, Any], person: str) -> None:
+    """Print a warning when nothing ever came from the named platform: it may be misspelt."""
     if not done["platform_known"]:
-        print(admission_words.no_such_platform(person.partition(":")[0]))
+        print(admission_texts.no_such_platform(person.partition(":")[0]))
 
 
 def _person(each: dict[str, Any], name: str) -> str:
     return f"{each['platform']}:{each[name]}"
+
+
+def _state(each: dict[str, Any]) -> str:
+    return "owner" if each["owner"] else "approved" if each["state"] == "granted" else str(each["state"])
 
 
 async def _list(home: Home, config_file: Path | None) -> dict[str, Any]:

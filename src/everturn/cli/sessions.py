@@ -1,4 +1,4 @@
-"""`everturn sessions`: the sessions in force."""
+"""`everturn sessions`: list the current sessions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from everturn.cli.options import config_option, home_option, json_option
-from everturn.cli.view import look_into
-from everturn.decide.ops_words import session_words
-from everturn.home import Home
+from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn.cli.looking.view import look_into
+from everturn.home.folder import Home
+from everturn.operator.rules.operator_texts import session_text
 
 HEAD = ("key", "session", "state", "messages", "running", "unclean ends", "last active")
 
@@ -22,16 +22,16 @@ HEAD = ("key", "session", "state", "messages", "running", "unclean ends", "last 
 @config_option
 @json_option
 def sessions(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """List the sessions in force, in order of their keys.
+    """List the current sessions, ordered by key.
 
-    A session is active, cut off (resume_pending: its task, or its next message, goes on) or set aside (suspended: /resume
-    brings it back).
+    A session is active, interrupted (resume_pending: its task resumes, or its next message continues it) or suspended
+    (until /resume).
     """
     asyncio.run(_print_json(home, config_file) if as_json else _print_table(home, config_file))
 
 
 async def _print_json(home: Home, config_file: Path | None) -> None:
-    """One array, written page by page: a large home needs no large memory."""
+    """Print one JSON array, page by page, so that a large home needs little memory."""
     separator = ""
     async with look_into(home, config_file) as view:
         print("[", end="")
@@ -43,7 +43,7 @@ async def _print_json(home: Home, config_file: Path | None) -> None:
 
 
 async def _print_table(home: Home, config_file: Path | None) -> None:
-    from everturn.cli.tables import show_table
+    from everturn.cli.looking.tables import show_table
 
     async with look_into(home, config_file) as view:
         rows = [_row(session) async for page in view.sessions() for session in page]
@@ -54,10 +54,10 @@ async def _print_table(home: Home, config_file: Path | None) -> None:
 
 
 def _row(session: dict[str, Any]) -> tuple[object, ...]:
-    from everturn.cli.tables import moment
+    from everturn.cli.looking.tables import moment
 
     ends = session["unclean_ends"]
-    stands = session_words(session["state"], session["reason"], ends, has_turn=session["turn"] is not None)
+    stands = session_text(session["state"], session["reason"], ends, has_turn=session["turn"] is not None)
     return (
         session["key"], session["session_id"], stands, session["messages"], session["running"], ends,
         moment(session["active_at"]),

@@ -1,4 +1,4 @@
-"""`everturn config show`: the settings in force and where each came from."""
+"""`everturn config show`: show the settings in force, and where each came from."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pathlib import Path
 
 import click
 
-from everturn.cli.options import config_option, home_option, json_option
-from everturn.config import Loaded, read_config, shown
-from everturn.home import Home
+from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn.home.folder import Home
+from everturn.settings.config import Loaded, read_config, shown
 
 Entry = tuple[str, object, str]  # a setting, its value, where that came from
 
 
 @click.group
 def config() -> None:
-    """Look at the settings."""
+    """Show the settings."""
 
 
 @config.command
 @home_option
 @config_option
 @json_option
-@click.option("--platform", metavar="NAME", help="Only how answers are shown there, and which table decides it.")
-@click.option("--chat", metavar="ID", help="The same for one chat of the platform.")
+@click.option("--platform", metavar="NAME", help="Show only how answers look there, and which table sets it.")
+@click.option("--chat", metavar="ID", help="The same for one chat of that platform.")
 def show(home: Home, config_file: Path | None, as_json: bool, platform: str | None, chat: str | None) -> None:  # noqa: FBT001
     """Print every setting in force and where it came from; passwords are hidden.
 
-    The environment beats the file, the file beats the default. Options of `everturn run` beat them all. With --platform, how
-    answers are shown there: the chat's table beats the platform's, that beats the one for all.
+    The environment overrides the file, the file overrides the default. Options of `everturn run` override all of them. With
+    --platform, show how answers look there: the chat's table overrides the platform's, which overrides the general one.
     """
     loaded = read_config(home.path, config_file, os.environ, {})
     _check_place(loaded, platform, chat)
@@ -59,7 +59,7 @@ def _for_programs(entries: Sequence[Entry], loaded: Loaded, home: Home) -> dict[
 
 
 def _for_people(entries: Sequence[Entry], loaded: Loaded, home: Home) -> None:
-    from everturn.cli.tables import show_table
+    from everturn.cli.looking.tables import show_table
 
-    print(f"home  {home.path}\nfile  {loaded.file or 'none (every setting may be left out)'}\n")
+    print(f"home  {home.path}\nfile  {loaded.file or 'none (all settings are optional)'}\n")
     show_table(("setting", "value", "from"), [(key, shown(value), origin) for key, value, origin in entries])

@@ -1,4 +1,4 @@
-"""`everturn status`: whether the gateway runs, and what is open."""
+"""`everturn status`: show whether the gateway runs, and how much work is open."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from everturn.cli.options import config_option, home_option, json_option
-from everturn.cli.view import look_into
-from everturn.home import Home
+from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn.cli.looking.view import look_into
+from everturn.home.folder import Home
 
 
 @click.command
@@ -20,7 +20,7 @@ from everturn.home import Home
 @config_option
 @json_option
 def status(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
-    """Say whether the gateway runs, how its last life ended, and how much is open."""
+    """Show whether the gateway runs, how its previous process ended, and how much work is open."""
     found = asyncio.run(_status(home, config_file))
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
@@ -34,7 +34,7 @@ async def _status(home: Home, config_file: Path | None) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any], home: Home) -> None:
-    from everturn.cli.tables import show_table
+    from everturn.cli.looking.tables import show_table
 
     if found.pop("running"):
         print(f"The gateway runs on {home.path}: process {found.pop('pid')}, {found.pop('url')}\n")
@@ -46,23 +46,24 @@ def _show(found: dict[str, Any], home: Home) -> None:
 
 
 def _platforms(platforms: list[dict[str, Any]]) -> Iterator[tuple[str, object]]:
-    """Those that are read: whether they are, and since when not."""
-    from everturn.cli.tables import moment
-    from everturn.decide.contact import Reach, reach_words
+    """The state of each platform that the gateway reads, and since when it is not read."""
+    from everturn.cli.looking.tables import moment
+    from everturn.platform.rules.contact import Reach, reach_text
 
     for each in platforms:
         if each["state"] != Reach.OPEN:
             since = moment(each["since"]) if each["since"] is not None else ""
-            yield f"{each['name']} {each['account']}".strip(), reach_words(each["state"], each["trouble"], since)
+            yield f"{each['name']} {each['account']}".strip(), reach_text(each["state"], each["trouble"], since)
 
 
 def _lines(found: dict[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
-    """Nested figures as lines: `turns running`, 3."""
-    from everturn.cli.tables import moment
+    """Nested values as lines: `open turns running`, 3; `previous exit`, unclean."""
+    from everturn.cli.looking.tables import moment
 
     for name, value in found.items():
-        words = f"{above} {name}".strip().replace("_", " ")
+        text = f"{above} {name}".strip().replace("_", " ").removesuffix(" ended")
         if isinstance(value, dict):
-            yield from _lines(value, words) if value else [(words, "none")]
+            yield from _lines(value, text) if value else [(text, "none")]
         else:
-            yield words, moment(value) if name.endswith("_at") else value
+            shown = "resumes delayed" if name == "crash_loop" and value else value
+            yield text, moment(value) if name.endswith("_at") else shown

@@ -1,4 +1,4 @@
-"""`everturn stop` and `everturn restart`: ask the gateway, then wait until it did what it was asked for."""
+"""`everturn stop` and `everturn restart`: send the request to the gateway, then wait until it is done."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import click
 
-from everturn.cli.client import Unreachable, answers, ask
-from everturn.cli.options import config_option, home_option
-from everturn.config import DrainConfig, read_config
+from everturn.cli.looking.client import Unreachable, answers, ask
+from everturn.cli.looking.options import config_option, home_option
 from everturn.errors import ConfigError, EverturnError
-from everturn.home import Holder, Home, holder, supervisor
+from everturn.home.folder import Holder, Home, holder, supervisor
+from everturn.settings.config import DrainConfig, read_config
 
 T = TypeVar("T")
 LOOK_S = 0.1
@@ -31,12 +31,12 @@ timeout_option = click.option(
     "timeout_s",
     metavar="SECONDS",
     type=click.FloatRange(0),
-    help="How long to wait for it [default: drain.timeout_s and 30 more].",
+    help="How many seconds to wait [default: drain.timeout_s plus 30].",
 )
 
 
 class TookTooLong(EverturnError):
-    """The gateway did not do in time what it was asked for."""
+    """The gateway did not stop or restart in time."""
 
 
 @click.command
@@ -44,38 +44,38 @@ class TookTooLong(EverturnError):
 @config_option
 @timeout_option
 def stop(home: Home, config_file: Path | None, timeout_s: float | None) -> int:
-    """Stop the gateway and wait until it is gone.
+    """Stop the gateway and wait until it has ended.
 
-    Running turns get until drain.timeout_s; what still runs then is kept and goes on at the next start.
+    Running turns have drain.timeout_s to finish; turns that still run then are saved and resume at the next start.
     """
-    who, patience_s = _running(home), _patience_s(home, config_file, timeout_s)
-    if who is None and supervisor(home) is None:
+    process, patience_s = _running(home), _patience_s(home, config_file, timeout_s)
+    if process is None and supervisor(home) is None:
         print(f"No gateway runs on {home.path}.")
         return 0
-    if who is not None:
-        _end_gateway(home, who, patience_s)
-    _end_supervisor(home, patience_s, ENDING_S if who else 0.0)
+    if process is not None:
+        _end_gateway(home, process, patience_s)
+    _end_supervisor(home, patience_s, ENDING_S if process else 0.0)
     print("The gateway is stopped.")
     return 0
 
 
-def _end_gateway(home: Home, who: Holder, patience_s: float) -> None:
-    if _request(home, who, "stop"):
-        _say(f"asked process {who.pid} to stop; waiting for running turns and deliveries")
+def _end_gateway(home: Home, process: Holder, patience_s: float) -> None:
+    if _request(home, process, "stop"):
+        _say(f"asked process {process.pid} to stop; waiting for running turns and deliveries")
     else:
-        _terminate(who)
-    _wait(lambda: _left(home, who), patience_s, f"{who} did not stop")
+        _terminate(process)
+    _wait(lambda: _left(home, process), patience_s, f"{process} did not stop")
 
 
 def _end_supervisor(home: Home, patience_s: float, grace_s: float) -> None:
-    """It ends with a gateway that stopped as planned; one whose gateway had died would start the next, and is told not to."""
+    """Wait for the supervisor, which ends with a gateway that stopped as planned; one that would start the next is stopped."""
     until = time.monotonic() + grace_s
-    while (who := supervisor(home)) is not None and time.monotonic() < until:
+    while (process := supervisor(home)) is not None and time.monotonic() < until:
         time.sleep(LOOK_S)
-    if who is not None:
-        _say(f"telling the supervisor (process {who.pid}) not to start it again")
-        _signal(who)
-        _wait(lambda: supervisor(home) is None or None, patience_s, f"the supervisor, {who}, did not stop")
+    if process is not None:
+        _say(f"stopping the supervisor (process {process.pid}), so that it does not start the gateway again")
+        _signal(process)
+        _wait(lambda: supervisor(home) is None or None, patience_s, f"the supervisor, {process}, did not stop")
 
 
 @click.command
@@ -85,25 +85,25 @@ def _end_supervisor(home: Home, patience_s: float, grace_s: float) -> None:
 def restart(home: Home, config_file: Path | None, timeout_s: float | None) -> int:
     """Restart the gateway and wait until it is ready again.
 
-    Running turns get until drain.timeout_s; what still runs then goes on after the restart.
+    Running turns have drain.timeout_s to finish; turns that still run then resume after the restart.
     """
-    read_config(home.path, config_file, os.environ, {})  # with wrong settings it would not come back
-    who = _running(home)
-    if who is None:
-        coming = "its supervisor is about to start it" if supervisor(home) else "start it with: everturn run"
-        _say(f"no gateway runs on {home.path}; {coming}")
+    read_config(home.path, config_file, os.environ, {})  # with wrong settings the gateway would not start again
+    process = _running(home)
+    if process is None:
+        hint = "its supervisor is about to start it" if supervisor(home) else "start it with: everturn run"
+        _say(f"no gateway runs on {home.path}; {hint}")
         return 1
-    if not _request(home, who, "restart"):
-        raise Unreachable(f"{who} does not answer, so it cannot be asked to restart; everturn stop ends it")
-    _say(f"asked process {who.pid} to restart; waiting for running turns and deliveries")
+    if not _request(home, process, "restart"):
+        raise Unreachable(f"{process} does not answer and cannot restart; to end it: everturn stop")
+    _say(f"asked process {process.pid} to restart; waiting for running turns and deliveries")
     patience_s = _patience_s(home, config_file, timeout_s)
-    now = _wait(lambda: _successor(home, who), patience_s, f"{who} did not come back after its restart")
+    now = _wait(lambda: _successor(home, process), patience_s, f"{process} did not become ready after its restart")
     print(f"The gateway is ready again: {now}.")
     return 0
 
 
 def _patience_s(home: Home, config_file: Path | None, given: float | None) -> float:
-    """Settings that are wrong by now do not keep anybody from stopping."""
+    """How long to wait. Wrong settings do not prevent a stop."""
     if given is not None:
         return given
     try:
@@ -114,43 +114,43 @@ def _patience_s(home: Home, config_file: Path | None, given: float | None) -> fl
 
 
 def _running(home: Home) -> Holder | None:
-    """The gateway that holds the home. One that is just starting is given a moment to say where it listens."""
+    """The gateway that holds the home. Waits a moment for one that is starting to publish its address."""
     until = time.monotonic() + STARTING_S
-    while (who := holder(home)) is not None and not who.url and time.monotonic() < until:
+    while (process := holder(home)) is not None and not process.url and time.monotonic() < until:
         time.sleep(LOOK_S)
-    return who
+    return process
 
 
-def _request(home: Home, who: Holder, kind: str) -> bool:
-    """Ask the gateway itself; False when it does not answer."""
-    if not who.url:
+def _request(home: Home, process: Holder, kind: str) -> bool:
+    """Send the stop request to the gateway; False when it does not answer."""
+    if not process.url:
         return False
     try:
-        ask(home, who, "POST", "/control/stop", {"kind": kind, "reason": f"everturn {kind}"})
+        ask(home, process, "POST", "/control/stop", {"kind": kind, "reason": f"everturn {kind}"})
     except Unreachable:
         return False
     return True
 
 
-def _terminate(who: Holder) -> None:
-    """The process that holds the lock; on another machine its number means nothing here."""
-    if not who.pid or who.host != socket.gethostname():
-        raise EverturnError(f"{who} does not answer and cannot be reached from here; end it where it runs")
-    _say(f"{who} does not answer; sending it SIGTERM")
-    _signal(who)
+def _terminate(process: Holder) -> None:
+    """Send SIGTERM to the process that holds the lock, unless it runs on another machine."""
+    if not process.pid or process.host != socket.gethostname():
+        raise EverturnError(f"{process} does not answer, and this machine cannot signal it; end it on its own machine")
+    _say(f"{process} does not answer; sending it SIGTERM")
+    _signal(process)
 
 
-def _signal(who: Holder) -> None:
+def _signal(process: Holder) -> None:
     try:
-        os.kill(who.pid, signal.SIGTERM)
+        os.kill(process.pid, signal.SIGTERM)
     except ProcessLookupError:
         return
     except OSError as error:
-        raise EverturnError(f"{who} cannot be ended: {error.strerror}") from error
+        raise EverturnError(f"{process} cannot be ended: {error.strerror}") from error
 
 
 def _wait(done: Callable[[], T | None], patience_s: float, failure: str) -> T:
-    """Look until it is done; say now and then that we still wait."""
+    """Poll until `done` has a result; print now and then that the command still waits."""
     begun = told = time.monotonic()
     while (result := done()) is None:
         now = time.monotonic()
@@ -163,19 +163,19 @@ def _wait(done: Callable[[], T | None], patience_s: float, failure: str) -> T:
     return result
 
 
-def _same(who: Holder, other: Holder) -> bool:
-    """Whether it is the same life: a process that executes itself anew keeps its number."""
-    return (who.pid, who.started_at) == (other.pid, other.started_at)
+def _same(process: Holder, other: Holder) -> bool:
+    """Whether both are the same start of a process: one that executes itself anew keeps its pid."""
+    return (process.pid, process.started_at) == (other.pid, other.started_at)
 
 
-def _left(home: Home, who: Holder) -> bool | None:
+def _left(home: Home, process: Holder) -> bool | None:
     now = holder(home)
-    return True if now is None or (now.pid and not _same(now, who)) else None
+    return True if now is None or (now.pid and not _same(now, process)) else None
 
 
-def _successor(home: Home, who: Holder) -> Holder | None:
+def _successor(home: Home, process: Holder) -> Holder | None:
     now = holder(home)
-    if now is None or not now.url or _same(now, who):
+    if now is None or not now.url or _same(now, process):
         return None
     return now if answers(now, "/ready") else None
 

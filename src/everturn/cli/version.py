@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from everturn import __version__
-from everturn.cli.options import home_option
-from everturn.home import Home
+from everturn.cli.looking.options import home_option
+from everturn.home.folder import Home
 
 
 @click.command

@@ -1,4 +1,4 @@
-"""The HTTP platform `api`: programs that post messages and watch events."""
+"""The HTTP platform `api`: programs post messages and watch events."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the gateway asks of a chat platform. The core is narrow; every other ability is a protocol of its own that an
-adapter may have. A platform that cannot send has its replies delivered as events (api, web).
+"""The interface of a chat platform's adapter. The core is narrow; every further ability is a protocol of its own, which
+an adapter may implement. A platform without CanSend gets its replies as events (api, web).
 """
 
 from __future__ import annotations
@@ -9,42 +9,42 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from everturn.decide.contact import RECENT_S
-from everturn.decide.delivery import Surety
 from everturn.model import Attachment, Inbound, ReadTo, SessionSource
+from everturn.outbox.rules.delivery import Surety
+from everturn.platform.rules.contact import RECENT_S
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TextLimits:
     """The longest text, measured in the platform's own unit, and how long a reply stays of use."""
 
     text: int = 4000
     unit: Callable[[str], int] = len
     valid_s: float | None = None
-    caption: int | None = None  # the longest words beneath a file; None: as long as a text
+    caption: int | None = None  # the longest caption of a file; None: as long as a text
 
 
 class Platform(Protocol):
-    """Where people write."""
+    """A chat platform, as one account of ours sees it."""
 
     @property
     def name(self) -> str:
-        """telegram, matrix, api, ..."""
+        """The platform's name in settings and session keys: telegram, matrix, api, ..."""
         ...
 
     @property
     def account(self) -> str:
-        """Which of our accounts there; empty for the only one."""
+        """The id of our account there; empty where there is only one."""
         ...
 
 
 @runtime_checkable
 class HasChangingMembers(Protocol):
-    """Its direct chats are rooms: people come in and leave, and the chat stays the same."""
+    """A platform whose direct chats are rooms: people join and leave, and the chat stays the same."""
 
     @property
     def direct_members_change(self) -> bool:
-        """Whether the members of a direct chat can change. The person is then part of the session key, so that nobody
+        """Whether the members of a direct chat can change. If so, the person is part of the session key, so that nobody
         continues the conversation of somebody who left.
         """
         ...
@@ -52,140 +52,140 @@ class HasChangingMembers(Protocol):
 
 @runtime_checkable
 class CanPull(Protocol):
-    """It is read by us."""
+    """A platform that the gateway reads: the adapter fetches messages."""
 
     def inbound(self, after: str | None) -> AsyncIterator[Inbound | ReadTo]:
-        """The messages that arrive after the committed cursor. Asking for the next one acknowledges the last, which is
-        committed by then. ReadTo moves the cursor where nothing was said to us: now and then, and before the first message
-        ever.
+        """Yield the messages after the committed cursor, for ever. When the gateway asks for the next one, the last one is
+        committed, and the adapter may acknowledge it to the platform. ReadTo moves the cursor where no message was for us:
+        yield it now and then, and before the first message ever.
 
-        A read that fails raises PlatformError. An adapter does not retry: the gateway logs the error, shows it in the status,
+        A failed read raises PlatformError. An adapter does not retry: the gateway logs the error, shows it in the status,
         waits (longer each time, and at least TryLater's delay) and calls `inbound` again with the committed cursor.
         """
         ...
 
 
 @runtime_checkable
-class CanBeBrought(Platform, Protocol):
-    """It comes to us, at `/hooks/NAME/ACCOUNT`. A 2xx is answered after the commit, so that it knows what to bring again."""
+class TakesWebhooks(Platform, Protocol):
+    """A platform that posts to the webhook `/hooks/NAME/ACCOUNT`, again until the 2xx that follows the commit."""
 
     def admits(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request with these headers comes from it, found out in constant time. Everybody else gets a 404."""
+        """Whether a request with these headers comes from the platform, decided in constant time. All others get a 404."""
         ...
 
-    async def hear(self, body: bytes) -> Sequence[Inbound]:
-        """What was said to us, if anything was; with it, what it makes ours of what was brought before. A PlatformError: it
-        shall be brought again later.
+    async def read_webhook(self, body: bytes) -> Sequence[Inbound]:
+        """Read a request's body; returns its messages for us, and earlier ones that became ours by it (parts of an album).
+        Raises PlatformError when the platform shall post it again later.
         """
         ...
 
-    async def took(self, inbound: Inbound) -> None:
-        """It is committed."""
+    async def acknowledge(self, inbound: Inbound) -> None:
+        """Called when a message is committed; may acknowledge it to the sender."""
         ...
 
 
 class Pulled(Platform, CanPull, Protocol):
-    """A platform that is read by us."""
+    """A platform that the gateway reads."""
 
 
 @runtime_checkable
 class HasCredential(Protocol):
-    """It is read with a secret that only one reader may use."""
+    """A platform that is read with a secret, which only one reader may use at a time."""
 
     @property
     def credential(self) -> str:
-        """The secret's SHA-256, as hex: by it, others that use the same one are recognised. Never the secret."""
+        """The SHA-256 of the secret as hex, never the secret: two gateways with the same one find out by it."""
         ...
 
 
 @runtime_checkable
 class CanSend(Protocol):
-    """Replies are sent to it. Library errors become TryLater, Refused or OutcomeUnknown inside the adapter."""
+    """A platform that takes replies. The adapter turns library errors into TryLater, Refused or OutcomeUnknown."""
 
     @property
     def surety(self) -> Surety:
-        """What it lets us know about a send whose answer was lost."""
+        """What can be found out about a send whose answer was lost: KEYED, READ_BACK or NEITHER."""
         ...
 
     @property
-    def limits(self) -> Limits:
-        """What one message may hold."""
+    def limits(self) -> TextLimits:
+        """The limits of one message."""
         ...
 
     async def send(self, to: SessionSource, text: str, key: str) -> str:
-        """Send one part under a key that is the same for every repetition; returns the platform's id of it.
+        """Send one message under a key that is the same for every repetition; returns the platform's id of it.
 
-        `to.message_id` is the message that is answered, where the answer is to name it and the platform can. If that one
-        is gone, the answer is sent without it.
+        `to.message_id` is the message to reply to, where the reply should name it and the platform can. If it is gone, send without.
+        Raises TryLater (nothing was sent), Refused (it never will be) or OutcomeUnknown (it may have been sent).
         """
         ...
 
 
 @runtime_checkable
 class CanEdit(Protocol):
-    """What was sent to it can be replaced."""
+    """A platform on which our messages can be edited."""
 
     async def edit(self, to: SessionSource, message_id: str, text: str) -> None:
-        """Replace a part that was sent; the same text again does no harm. Errors are those of `send`."""
+        """Replace the text of a message; the same text again succeeds. Errors as for `send`."""
         ...
 
 
 @runtime_checkable
 class CanDelete(Protocol):
-    """What was sent to it can be taken away."""
+    """A platform on which our messages can be deleted."""
 
     async def delete(self, to: SessionSource, message_id: str) -> None:
-        """Take a part away; one that is gone does no harm. Refused where it has to stay. Errors are those of `send`."""
+        """Delete a message; one that is gone succeeds. Raises Refused where it has to stay; else as for `send`."""
         ...
 
 
 @runtime_checkable
 class CanReadBack(Protocol):
-    """It can be asked whether a part is out."""
+    """A platform on which the adapter can look up whether a message was sent."""
 
     async def find(self, to: SessionSource, key: str, text: str) -> str | None:
-        """The platform's id of the part sent under this key, None when it is not there."""
+        """The platform's id of the message that was sent under this key; None when there is none."""
         ...
 
 
 @runtime_checkable
 class CanStream(Protocol):
-    """Its live reply is a card that must be closed: opened with the first words, replaced while it grows, closed once."""
+    """A platform that streams into cards: opened with the first text, updated while it grows, closed once."""
 
     async def open(self, to: SessionSource, text: str, key: str) -> str:
-        """Show a card under a key that is the same for every repetition; returns its id. Errors are those of `send`."""
+        """Open a card under a key that is the same for every repetition; returns its id. Errors as for `send`."""
         ...
 
     async def update(self, to: SessionSource, card_id: str, text: str) -> None:
-        """Replace what an open card shows."""
+        """Replace the text of an open card."""
         ...
 
     async def close(self, to: SessionSource, card_id: str, text: str) -> None:
-        """Give a card its last shape and end it; closing a closed card with the same text does no harm."""
+        """Set a card's final text and close it; closing it again with the same text succeeds."""
         ...
 
 
 @runtime_checkable
 class CanType(Protocol):
-    """It can show that we are at work."""
+    """A platform with a typing indicator."""
 
     async def typing(self, to: SessionSource) -> None:
-        """Show it for a few seconds. Never worth a retry."""
+        """Show the typing indicator for a few seconds. The gateway never retries it."""
         ...
 
 
 @runtime_checkable
 class CanReact(Protocol):
-    """What a person wrote can be given a mark."""
+    """A platform with emoji reactions to messages."""
 
     async def react(self, to: SessionSource, message_id: str, mark: str) -> None:
-        """Put an emoji on a message; empty takes ours away. Never worth a retry."""
+        """Put our emoji on a message; an empty mark removes it. The gateway never retries it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A button: what it says, and the command that pressing it sends."""
+    """A button: its label, and the command that pressing it sends."""
 
     label: str
     command: str
@@ -193,48 +193,48 @@ class Choice:
 
 @runtime_checkable
 class CanAsk(Protocol):
-    """A question can have buttons. A press arrives as the command, said by who pressed.
+    """A platform with buttons. A press arrives as the button's command, sent by the person who pressed it.
 
-    An approval request is such a question: what a person sees must be what runs. So the text is shown exactly as it is, and no markup
-    is read in it; lines that are indented by four spaces are the call, best in monospace.
+    Approval requests use it: what a person sees must be what runs. So show the text exactly as it is and interpret no
+    markup in it; lines that are indented by four spaces are the tool call, best in monospace.
     """
 
     async def ask(self, to: SessionSource, text: str, choices: Sequence[Choice], key: str) -> str:
-        """Send a question with its buttons, as `send` does."""
+        """Send a message with buttons; otherwise like `send`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A file that is sent."""
+    """A file to send."""
 
     path: Path
     name: str
     mime: str
-    words: str = ""  # what stands beneath it
+    text: str = ""  # the caption
 
 
 @runtime_checkable
 class CanSendFiles(Protocol):
-    """Files can be sent to it."""
+    """A platform that takes files."""
 
     async def send_file(self, to: SessionSource, file: Outgoing, key: str) -> str:
-        """Send one file, as `send` does."""
+        """Send one file; otherwise like `send`."""
         ...
 
 
 @runtime_checkable
 class CanFetch(Protocol):
-    """What came with a message can be fetched."""
+    """A platform from which attachments can be downloaded."""
 
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """The bytes, piece by piece. Refused when they are gone or too many, TryLater when they cannot be had now."""
+        """Yield an attachment in chunks. Raises Refused when it is gone or too large, TryLater when it may work later."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A place on a platform where people talk."""
+    """A chat for the chat directory."""
 
     chat_id: str
     name: str
@@ -245,56 +245,56 @@ class Channel:
 
 @runtime_checkable
 class CanListChannels(Protocol):
-    """It knows where we are."""
+    """A platform that can list the chats of our account."""
 
     async def channels(self) -> list[Channel]:
-        """Every place it can name."""
+        """Every chat that can be named."""
         ...
 
 
 @runtime_checkable
 class CanNoticeChannels(Protocol):
-    """It notices that we came into a place, or are out of one."""
+    """An adapter that notices when our account joins or leaves a chat."""
 
     @property
     def channel_changes(self) -> int:
-        """How often that happened in this life: when there are more, its channels are listed again."""
+        """How often that happened in this process: when the number grows, the gateway lists the channels again."""
         ...
 
 
 @runtime_checkable
 class CanClose(Protocol):
-    """It holds connections."""
+    """An adapter that holds connections."""
 
     async def close_connections(self) -> None:
-        """End them, within a second."""
+        """Close them, within a second."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """What is known of our connection: connected means proven to receive."""
+    """The state of the connection: connected means proven to receive."""
 
-    received_at: float | None = None  # when it last answered a read, by our clock; None: not yet in this life
-    trouble: str | None = None  # why it does not receive, in words, without secrets
-    hears_since: float | None = None  # since when it is read without a silence: what was said before that piled up
+    received_at: float | None = None  # when it last answered a read, by our clock; None: not yet in this process
+    trouble: str | None = None  # why it does not receive, as a text for people, without secrets
+    hears_since: float | None = None  # since when it is read without a gap: what was sent before that is backlog
     answers: int = field(default=0, compare=False)  # how often it answered; a failure before the newest answer is over
 
     def answered(self, now: float, trouble: str | None = None) -> Contact:
-        """As it is after an answer to a read, which comes every minute at least while we hear."""
+        """The state after an answer to a read, which comes every minute at least while we receive."""
         unbroken = self.received_at is not None and now - self.received_at <= RECENT_S
         return Contact(now, trouble, self.hears_since if unbroken else now, self.answers + 1)
 
     def checked(self, trouble: str | None = None) -> Contact:
-        """As it is after an answer that does not prove that we receive: the platform knows us, and what it says is wrong."""
+        """The state after an answer that does not prove that we receive: `trouble` is what the platform reports."""
         return replace(self, trouble=trouble, answers=self.answers + 1)
 
 
 @runtime_checkable
 class CanTellContact(Protocol):
-    """It knows whether it receives."""
+    """An adapter that reports whether it receives."""
 
     @property
     def contact(self) -> Contact:
-        """As of now."""
+        """The state of the connection now."""
         ...

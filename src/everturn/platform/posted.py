@@ -1,7 +1,7 @@
-"""What is posted over HTTP, as values: for the platforms `api` and `web`. They cannot be sent to: the event row is the delivery.
+"""Messages posted over HTTP, for the platforms `api` and `web`. Nothing is sent to these: the event row is the delivery.
 
-The endpoints themselves are in everturn/web; this is the translation they use. What is wrong with a request is a
-ValueError whose text tells its sender what to change.
+The endpoints themselves are in everturn/web; this is the translation they use. An invalid request raises a
+ValueError whose text tells the client what to change.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _read_post = msgspec.json.Decoder(Post).decode
 
 
 class PostedPlatform:
-    """A platform whose messages are posted to us, and whose people watch events."""
+    """A platform whose clients post messages and watch events."""
 
     name = ""
     account = ""
     person: str | None = None
 
     def chat(self, raw: bytes) -> str:
-        """The chat's name from its place in the request's path, still percent-encoded there."""
+        """The chat's name from the request's path, where it is percent-encoded."""
         try:
             name = (unquote_to_bytes(raw) if b"%" in raw else raw).decode()
         except UnicodeDecodeError:
@@ -44,7 +44,7 @@ class PostedPlatform:
         return fit_name("the chat's name", name, CHAT_CHARS)
 
     def source(self, chat: str, message_id: str | None = None, person: str | None = None) -> SessionSource:
-        """Where a message of this chat comes from."""
+        """The source of a message in this chat."""
         who = person or self.person
         return SessionSource(platform=self.name, chat_id=chat, message_id=message_id, user_id=who)
 
@@ -53,18 +53,18 @@ class PostedPlatform:
         post = _post(body)
         fit_name("the id", post.id, ID_CHARS)
         if not post.text or post.text.isspace():
-            raise ValueError("the text is empty; a message needs words")
+            raise ValueError("the text is empty; a message needs a text")
         if "\x00" in post.text:
-            raise ValueError("the text holds a NUL character, which cannot be kept; leave it out")
+            raise ValueError("the text holds a NUL character, which cannot be stored; remove it")
         return Inbound(id=unique_id(chat, post.id), source=self.source(chat, post.id, person), text=post.text)
 
     def stored_ids(self, message_id: str) -> list[str]:
-        """How an id that a person names may be stored: as it is, or escaped in front of an `@` and the chat."""
+        """The forms in which an id may be stored: as it is, or escaped in front of an `@` and the chat."""
         return list(dict.fromkeys([message_id, _escaped(message_id)]))
 
 
 def unique_id(chat: str, message_id: str) -> str:
-    """A client's id is unique within its chat; the first `@` parts the two whatever they contain."""
+    """An id that is unique over all chats: a client's id is unique within its chat. The first `@` separates the two."""
     return f"{_escaped(message_id)}@{chat}"
 
 
@@ -80,11 +80,11 @@ def _post(body: bytes) -> Post:
 
 
 def fit_name(what: str, text: str, longest: int) -> str:
-    """A name that somebody gave, if it can be kept."""
+    """The name, if it can be stored. Raises ValueError with `what` in its text."""
     if not text:
         raise ValueError(f"{what} is empty")
     if len(text) > longest:
-        raise ValueError(f"{what} has {len(text)} characters; at most {longest} are taken")
+        raise ValueError(f"{what} has {len(text)} characters; at most {longest} are allowed")
     if _UNFIT.search(text):
-        raise ValueError(f"{what} holds a control character; leave it out")
+        raise ValueError(f"{what} holds a control character; remove it")
     return text

@@ -1,31 +1,31 @@
-"""The platform `v1`: programs that speak the OpenAI API. They cannot be sent to: the request's row leads to its answer."""
+"""The platform `v1`: programs that speak the OpenAI API. Nothing is sent to these: the request's row leads to its answer."""
 
 from __future__ import annotations
 
-from everturn.decide.keys import PROGRAMS, SINGLE_CALL
 from everturn.model import SessionSource
 from everturn.platform.posted import fit_name, unique_id
+from everturn.sessions.rules.keys import PROGRAMS, SINGLE_CALL
 
 SESSION_CHARS = 200
 KEY_CHARS = 255
 
 
 class V1Platform:
-    """A client is a chat, and each of its sessions a thread there: no client reaches another's."""
+    """One client is a chat, and each of its sessions a thread there: no client reaches another's."""
 
     name = PROGRAMS
     account = ""
 
     def session(self, client: str, name: str) -> SessionSource:
-        """A session that its client has named. A ValueError says what is wrong with the name."""
+        """The source of a session that the client has named. Raises ValueError with what is wrong with the name."""
         return self._source(client, "session:" + fit_name("the session's name", name, SESSION_CHARS))
 
     def call(self, client: str, name: str) -> SessionSource:
-        """A call that stands alone."""
+        """The source of a call without a session."""
         return self._source(client, SINGLE_CALL + name)
 
     def stored_id(self, client: str, key: str) -> str:
-        """A client's Idempotency-Key is unique within the client."""
+        """The stored form of a client's Idempotency-Key, which is unique within the client."""
         return unique_id(client, fit_name("the Idempotency-Key", key, KEY_CHARS))
 
     def _source(self, client: str, thread: str) -> SessionSource:

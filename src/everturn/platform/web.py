@@ -8,7 +8,7 @@ OWNER = "owner"
 
 
 class WebPlatform(PostedPlatform):
-    """The page. Who has logged in is the owner; other people come with their own platforms."""
+    """The chat page. Whoever is logged in is the owner; other people use other platforms."""
 
     name = "web"
     person = OWNER

@@ -1,4 +1,4 @@
-"""The settings: their tables, what each means and which values it takes. `config` reads them; documents are made from them."""
+"""The settings: their tables, what each means and which values it takes. `config` reads them; `make docs` documents them."""
 # ruff: noqa: RUF009  `section`, `named` and `listed` make dataclass fields
 
 from __future__ import annotations
@@ -32,7 +32,17 @@ from everturn.settings.rules import dotted, listed, masked, named, nearest, sect
 from everturn.settings.streaming import StreamingConfig
 from everturn.settings.telemetry import TelemetryConfig
 from everturn.settings.tools import McpConfig, ToolsConfig
-from everturn.settings.tree import PREFIX, PRESENT, Keys, Place, Setting, Table, tables_below, value_at, variable_of
+from everturn.settings.tree import (
+    PREFIX,
+    PRESENT,
+    Keys,
+    Setting,
+    SettingPlace,
+    Table,
+    tables_below,
+    value_at,
+    variable_of,
+)
 from everturn.settings.tree import built as _built
 from everturn.settings.tree import place_of as _place_of
 from everturn.settings.tree import setting_at as _setting_at
@@ -68,7 +78,6 @@ __all__ = [
     "MediaConfig",
     "OwnPlatformConfig",
     "PatienceConfig",
-    "Place",
     "PlatformConfig",
     "PlatformsConfig",
     "RecoveryConfig",
@@ -79,6 +88,7 @@ __all__ = [
     "ServerConfig",
     "SessionsConfig",
     "Setting",
+    "SettingPlace",
     "SpendingConfig",
     "StoreConfig",
     "StreamingConfig",
@@ -102,26 +112,26 @@ __all__ = [
 class Config:
     """Every setting of a gateway, checked."""
 
-    store: StoreConfig = section(StoreConfig, "Where everything is kept.")
+    store: StoreConfig = section(StoreConfig, "The database in which the gateway keeps everything.")
     agent: AgentConfig = section(AgentConfig, "The agent.")
     agents: Mapping[str, AgentConfig] = named(
         AgentConfig,
-        "More agents. Each takes the settings of [agent], and its defaults: what [agent] says is not repeated here.",
+        "More agents. Each takes the settings of [agent] with their defaults; it does not inherit the values of [agent].",
         placeholder="NAME",
         name=AGENT_NAME,
         name_form="an agent's name has small letters, digits, - and _, and at most 32 of them",
     )
     routes: tuple[RouteConfig, ...] = listed(
         RouteConfig,
-        "Who answers where. The most exact route that fits decides: one that names the person goes before one that"
-        " names the thread, then the chat, then the platform. Where none fits, the agent of [agent] answers.",
+        "Which agent answers where. The most exact route that matches decides: one that names the person goes before one that"
+        " names the thread, then the chat, then the platform. Where none matches, the agent of [agent] answers.",
     )
-    platforms: PlatformsConfig = section(PlatformsConfig, "Where people write. A platform is off unless it is enabled.")
-    streaming: StreamingConfig = section(StreamingConfig, "How answers are shown in chats while they grow.")
-    display: DisplayConfig = section(DisplayConfig, "What is shown in chats beside the words of an answer.")
+    platforms: PlatformsConfig = section(PlatformsConfig, "The chat platforms. A platform is off unless it is enabled.")
+    streaming: StreamingConfig = section(StreamingConfig, "How chats show an answer while the agent writes it.")
+    display: DisplayConfig = section(DisplayConfig, "What chats show besides the text of an answer.")
     media: MediaConfig = section(MediaConfig, "Files that come with messages, and files that are sent.")
-    sessions: SessionsConfig = section(SessionsConfig, "Conversations and when they start afresh.")
-    tools: ToolsConfig = section(ToolsConfig, "What the agent can do. A tool is off unless its table switches it on.")
+    sessions: SessionsConfig = section(SessionsConfig, "Conversations, and when they reset.")
+    tools: ToolsConfig = section(ToolsConfig, "The agent's tools. A tool is off unless its table switches it on.")
     mcp: Mapping[str, McpConfig] = named(
         McpConfig,
         "A server that offers tools through the Model Context Protocol; its tools are called NAME_TOOL.",
@@ -129,19 +139,23 @@ class Config:
         name=r"[a-z][a-z0-9_-]{0,31}",
         name_form="a server's name has small letters, digits, - and _, and at most 32 of them",
     )
-    approvals: ApprovalsConfig = section(ApprovalsConfig, "Questions to people before a tool may act.")
-    spending: SpendingConfig = section(SpendingConfig, "Limits on what models use. Who reaches one is told.")
-    compaction: CompactionConfig = section(CompactionConfig, "When a long conversation is summarised.")
-    patience: PatienceConfig = section(PatienceConfig, "How long a running turn is waited for without a word.")
+    approvals: ApprovalsConfig = section(ApprovalsConfig, "Approval requests to people before a tool may act.")
+    spending: SpendingConfig = section(
+        SpendingConfig, "Limits on what models use. At a limit, the sender gets a notice."
+    )
+    compaction: CompactionConfig = section(CompactionConfig, "When the gateway summarises a long conversation.")
+    patience: PatienceConfig = section(
+        PatienceConfig, "How long a turn may show no activity: until its user gets a notice, and until it fails."
+    )
     cache: CacheConfig = section(
-        CacheConfig, "What is dear to build and kept for a while: clients of models that sessions chose."
+        CacheConfig, "What is costly to build and kept for a while: clients of models that sessions chose."
     )
     rights: RightsConfig = section(RightsConfig, "Who may use which command.")
     recovery: RecoveryConfig = section(RecoveryConfig, "What happens after a crash or a restart.")
     drain: DrainConfig = section(DrainConfig, "How a stop or restart treats running turns.")
-    limits: LimitsConfig = section(LimitsConfig, "Bounds. Who hits one is told.")
+    limits: LimitsConfig = section(LimitsConfig, "Limits of the gateway. At a limit, the sender gets a notice.")
     server: ServerConfig = section(ServerConfig, "The HTTP server.")
-    telemetry: TelemetryConfig = section(TelemetryConfig, "Traces of messages, for who has a collector.")
+    telemetry: TelemetryConfig = section(TelemetryConfig, "Traces of messages, for an OpenTelemetry collector.")
 
 
 TABLES: tuple[Table, ...] = tuple(tables_below(Config))
@@ -149,12 +163,12 @@ SETTINGS: Mapping[str, Setting] = {each.key: each for table in TABLES if not tab
 
 
 def find_setting(keys: Keys) -> Setting | None:
-    """The setting at this place of the file."""
+    """The setting at these keys of the file; None when there is none."""
     return _setting_at(Config, keys)
 
 
-def find_place(keys: Keys) -> Place:
-    """Where keys lead, as far as they are known."""
+def find_place(keys: Keys) -> SettingPlace:
+    """Where these keys lead in the tree of tables, as far as they are known."""
     return _place_of(Config, keys)
 
 

@@ -1,4 +1,4 @@
-"""`[agent]`, `[agents.NAME]` and `[[routes]]`: who answers, and whom."""
+"""`[agent]`, `[agents.NAME]` and `[[routes]]`: which agent answers where."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAT_NAME = rf"{PLATFORM_NAME}:.+"
 def _model_problem(model: str) -> str | None:
     if not model or re.fullmatch(r"[a-z][a-z0-9_-]*:\S+", model):
         return None
-    return "the provider, a colon and the model's name are wanted"
+    return "write the provider, a colon and the model's name"
 
 
 def _models_problem(model: str) -> str | None:
@@ -27,24 +27,24 @@ def _models_problem(model: str) -> str | None:
 
 
 def url_problem(url: str) -> str | None:
-    """For addresses of web servers."""
-    return None if not url or re.match(r"https?://[^\s/]+", url) else "it is none of these"
+    """What is wrong with the address of a web server; None when nothing is."""
+    return None if not url or re.match(r"https?://[^\s/]+", url) else "it is not an http or https address"
 
 
 def variable_problem(name: str) -> str | None:
-    """For names of variables that hold a key."""
+    """What is wrong with the name of an environment variable that holds a key; None when nothing is."""
     # Capitals only: a key that was pasted here by mistake is refused, and not shown.
-    return None if not name or re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "it is no such name"
+    return None if not name or re.fullmatch(r"[A-Z_][A-Z0-9_]*", name) else "this looks like the key itself"
 
 
 def object_problem(name: str) -> str | None:
-    """For objects of other people's modules."""
-    return None if not name or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", name) else "it is none"
+    """What is wrong with the place of a Python object; None when nothing is."""
+    return None if not name or re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", name) else "it has another form"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOverride:
-    """What an agent does differently on one platform or in one chat; None means as everywhere."""
+    """The settings of an agent on one platform or in one chat; None means as everywhere."""
 
     model: str | None = None
     base_url: str | None = None
@@ -64,20 +64,20 @@ class AgentConfig:
 
     kind: str = setting(
         "auto",
-        "Who answers. auto: what the other settings of this table name (model: llm; object: python; command: process;"
+        "Which agent answers. auto: the one that the other settings of this table name (model: llm; object: python; command: process;"
         " url: http); else the local model where its packages are installed; else the demo. The demo is scripted and"
         " needs nothing.",
         choices=KINDS,
     )
     model: str = setting(
         "",
-        "The model, by its provider and its name there.",
+        "The model: its provider, and its name there.",
         form='empty, or "PROVIDER:NAME" such as "openai:gpt-5" or "anthropic:claude-sonnet-4-5"',
         check=_model_problem,
     )
     base_url: str = setting(
         "",
-        "Where the provider is reached, if it is not its own address: any server that speaks its protocol.",
+        "The address of the provider's API, if it is not the usual one: any server that speaks its protocol.",
         form='empty, or "https://HOST/..."',
         check=url_problem,
         secret=True,
@@ -86,38 +86,38 @@ class AgentConfig:
         "",
         "The NAME of the environment variable that holds the key; the key itself is never in this file. Empty: the"
         " provider's usual variable.",
-        form="the name of an environment variable, in capitals",
+        form="the name of an environment variable in capitals, such as OPENAI_API_KEY",
         check=variable_problem,
         hide=True,
     )
-    instructions: str = setting("", "What the model is told about its task, before every conversation.")
+    instructions: str = setting("", "Instructions for the model, put before every conversation.")
     instructions_file: str = setting(
-        "", "A text file with more instructions; a relative path begins at the home.", form="a file"
+        "", "A text file with more instructions; a relative path starts at the home.", form="a file"
     )
     max_steps: int = setting(50, "How often one turn may call the model.", between=(1, 10_000))
     max_output_tokens: int = setting(
         0, "The longest single response, in tokens. 0: as long as the provider allows.", between=(0, 10_000_000)
     )
     context_tokens: int = setting(
-        128_000, "How many tokens the model can read at once; compaction goes by it.", between=(1_000, 100_000_000)
+        128_000, "The model's context window, in tokens; compaction goes by it.", between=(1_000, 100_000_000)
     )
     fallback: tuple[str, ...] = setting(
-        (), "Models that are tried, in order, when the model does not answer.", form="a list of models",
+        (), "Models to try, in order, when the model does not answer.", form="a list of models",
         check=_models_problem,
     )  # fmt: skip
     images: str = setting(
         "auto",
-        "Whether the model is given the pictures that people drop into a conversation. auto: if its name says that it"
-        " sees; a model that does not gets their address only.",
+        "Whether the model gets the pictures that people drop into a conversation. auto: if its name says that it sees"
+        " pictures; a model that does not gets only their address.",
         choices=("auto", "yes", "no"),
     )
     stall_s: float = setting(
-        120.0, "A model that sends nothing for so many seconds is asked again.", between=(1, 86_400)
+        120.0, "When a model sends nothing for so many seconds, the call is retried.", between=(1, 86_400)
     )
-    retries: int = setting(5, "How often a model call that failed is tried again.", between=(0, 100))
+    retries: int = setting(5, "How often a failed model call is retried.", between=(0, 100))
     models: tuple[str, ...] = setting(
         (),
-        "Models that /model may choose. None named: any of the providers that model and fallback name.",
+        "Models that /model may choose. None named: any model of the providers that model and fallback name.",
         form="a list of models",
         check=_models_problem,
     )
@@ -127,7 +127,7 @@ class AgentConfig:
         " local model, which is small, gets only those that are named).",
         form='a list of names such as ["files", "memory"]',
     )
-    object: str = setting("", "For python: the agent's place.", form='empty, or "MODULE:OBJECT"', check=object_problem)
+    object: str = setting("", "For python: the agent object.", form='empty, or "MODULE:OBJECT"', check=object_problem)
     command: tuple[str, ...] = setting(
         (), "For process: the program that speaks the agent protocol on its input and output, and its arguments.",
         form='a list of words such as ["python3", "agent.py"]',
@@ -138,7 +138,7 @@ class AgentConfig:
     )  # fmt: skip
     platform: Mapping[str, AgentOverride] = named(
         AgentOverride,
-        "What the agent does differently on one platform.",
+        "What is different for the agent on one platform.",
         placeholder="PLATFORM",
         name=PLATFORM_NAME,
         name_form="a platform's name has small letters, digits and _",
@@ -146,7 +146,7 @@ class AgentConfig:
     )
     chat: Mapping[str, AgentOverride] = named(
         AgentOverride,
-        "What the agent does differently in one chat; it goes before the platform's table.",
+        "What is different for the agent in one chat. This table overrides the platform's.",
         placeholder='"PLATFORM:CHAT"',
         name=CHAT_NAME,
         name_form='a chat is written "PLATFORM:CHAT"',
@@ -154,7 +154,7 @@ class AgentConfig:
     )
 
     def at(self, platform: str, *chats: str | None) -> AgentConfig:
-        """As it is on this platform and in this chat (whose other ids may follow)."""
+        """The agent's settings on this platform and in this chat (whose other ids may follow)."""
         own = self.platform.get(platform)
         names = (f"{platform}:{chat}" for chat in chats if chat)
         overrides = (own, next((self.chat[name] for name in names if name in self.chat), None))
@@ -169,8 +169,8 @@ class AgentConfig:
 class RouteConfig:
     """One of `[[routes]]`."""
 
-    agent: str = setting("", "Who answers there: a name of [agents.NAME], or main.", form="an agent's name")
+    agent: str = setting("", "The agent that answers there: a name of [agents.NAME], or main.", form="an agent's name")
     platform: str = setting("", "Only on this platform. Empty: on all.", form="a platform's name")
     chat: str = setting("", "Only in this chat. Empty: in all.", form="the platform's id of the chat")
     thread: str = setting("", "Only in this thread. Empty: in all.", form="the platform's id of the thread")
-    person: str = setting("", "Only what this person writes. Empty: everybody.", form="the platform's id of the person")
+    person: str = setting("", "Only for this person. Empty: for everybody.", form="the platform's id of the person")

@@ -1,4 +1,4 @@
-"""What single values can not show: settings that need each other, names that must exist, routes that contradict."""
+"""Checks across settings: settings that need each other, names that must exist, routes that contradict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def problems_of(config: Config) -> Iterator[str]:
     yield from _agent_problems("agent", config.agent, tools)
     for name, agent in config.agents.items():
         if name == MAIN:
-            yield f"agents.{MAIN} can not be: the agent {shown(MAIN)} is that of [agent]; give this one another name"
+            yield f"agents.{MAIN} is not allowed: the agent {shown(MAIN)} is that of [agent]; give this one another name"
         yield from _agent_problems(f"agents.{name}", agent, tools)
     yield from _route_problems(config.routes, (MAIN, *config.agents))
     yield from _target_problems(config)
@@ -45,7 +45,7 @@ def _server_problems(config: Config) -> Iterator[str]:
         if bool(server.command) == bool(server.url):
             yield f"mcp.{name} needs a command or a url, and not both"
         if name in BUILT_IN:
-            yield f"mcp.{name} can not be: {shown(name)} is the name of a tool of ours; give the server another one"
+            yield f"mcp.{name} is not allowed: {shown(name)} is the name of a built-in tool; give the server another name"
 
 
 def _target_problems(config: Config) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _route_problems(routes: tuple[RouteConfig, ...], agents: tuple[str, ...]) ->
     seen: dict[tuple[str, ...], int] = {}
     for number, route in enumerate(routes, 1):
         if not route.agent:
-            yield f"routes.{number}.agent is missing: who answers there?"
+            yield f"routes.{number}.agent is missing: name the agent that answers there"
         elif route.agent not in agents:
             near = nearest(route.agent, agents)
             yield f"routes.{number}.agent is {shown(route.agent)}, an unknown agent; the nearest known one is {shown(near)}"

@@ -1,4 +1,4 @@
-"""The tables every gateway has: its store, conversations, recovery, drain, limits and server."""
+"""The tables every gateway has: `[store]`, `[sessions]`, `[recovery]`, `[drain]`, `[limits]` and `[server]`."""
 # ruff: noqa: RUF009  `setting` and `named` make dataclass fields
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STORE_SCHEMES = ("sqlite://", "postgresql://", "postgres://")
 def _url_problem(url: str) -> str | None:
     if not url or url.startswith(STORE_SCHEMES):
         return None
-    return "it is none of these"
+    return "it begins with none of these"
 
 
 def _zone_problem(name: str) -> str | None:
@@ -32,12 +32,12 @@ def _zone_problem(name: str) -> str | None:
         ZoneInfo(name)
     except (LookupError, ValueError, OSError):
         near = nearest(name, available_timezones())
-        return f"the nearest known one is {shown(near)}" if near else "this machine knows no zones: install tzdata"
+        return f"the nearest known one is {shown(near)}" if near else "this machine knows no time zones: install tzdata"
     return None
 
 
 def _public_problem(url: str) -> str | None:
-    return None if not url or re.fullmatch(r"https?://[^\s/?#@]+/?", url) else "it is none of these"
+    return None if not url or re.fullmatch(r"https?://[^\s/?#@]+/?", url) else "it has another form, or a path"
 
 
 def _host_problem(host: str) -> str | None:
@@ -59,7 +59,7 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetOverride:
-    """What one platform or chat type does differently; None means as in `[sessions]`."""
+    """The reset settings of one platform or chat type; None means as in `[sessions]`."""
 
     reset: Reset | None = None
     idle_minutes: float | None = None
@@ -69,14 +69,14 @@ class ResetOverride:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformOverride(ResetOverride):
-    """What one platform does differently."""
+    """The reset and busy settings of one platform."""
 
     busy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetConfig:
-    """When a conversation starts afresh by itself."""
+    """When a conversation resets by itself."""
 
     reset: Reset
     idle_minutes: float
@@ -93,34 +93,34 @@ class SessionsConfig:
 
     reset: Reset = setting(
         "none",
-        "When a conversation starts afresh by itself: never, after a pause, every day, or whichever comes first.",
+        "When a conversation resets by itself: never, after a pause, every day, or whichever comes first.",
         choices=("none", "idle", "daily", "both"),
     )
     idle_minutes: float = setting(1440.0, "The pause after which `idle` and `both` reset.", between=(0.001, 5_256_000))
     at_hour: int = setting(4, "The hour of the day at which `daily` and `both` reset.", between=(0, 23))
     timezone: str = setting(
         "",
-        "The zone of at_hour. Empty: the machine's zone.",
-        form='empty, or the name of a zone such as "Europe/Berlin"',
+        "The time zone of at_hour. Empty: the machine's time zone.",
+        form='empty, or the name of a time zone such as "Europe/Berlin"',
         check=_zone_problem,
     )
-    notify: bool = setting(True, "Tell the user when a conversation was reset, and why.")
-    group_sessions_per_user: bool = setting(True, "In a group each person has a conversation of their own.")
-    thread_sessions_per_user: bool = setting(False, "In a thread each person has a conversation of their own.")
+    notify: bool = setting(True, "Whether the user gets a notice when a conversation was reset, and why.")
+    group_sessions_per_user: bool = setting(True, "Whether each person in a group has a conversation of their own.")
+    thread_sessions_per_user: bool = setting(False, "Whether each person in a thread has a conversation of their own.")
     busy: str = setting(
         "steer",
-        "What a message does that arrives while a turn runs. steer: it joins the turn before its next model call. queue: it"
-        " waits and becomes the next turn. interrupt: the turn ends, the message is the next one. collect: what comes until"
-        " it is quiet is the next turn. rollback: the turn is taken back, the message is the next one.",
+        "What happens to a message that arrives while a turn runs. steer: it joins the turn before the next model call. queue:"
+        " it becomes the next turn. interrupt: the turn ends and the message becomes the next turn. collect: all messages until"
+        " the chat is quiet become the next turn. rollback: the turn is undone and the message becomes the next turn.",
         choices=("steer", "queue", "interrupt", "collect", "rollback"),
     )
     burst_s: float = setting(
-        0.35, "Messages of one person that come this close together begin one turn, in seconds.", between=(0, 1)
+        0.35, "Messages that one person sends within so many seconds of each other start one turn.", between=(0, 1)
     )
-    collect_s: float = setting(2.0, "How many seconds it must be quiet in the mode collect.", between=(0, 3_600))
+    collect_s: float = setting(2.0, "The pause that ends the mode collect, in seconds.", between=(0, 3_600))
     platform: Mapping[str, PlatformOverride] = named(
         PlatformOverride,
-        "What one platform does differently; a conversation follows it before the table of its chat type.",
+        "What is different on one platform. This table overrides that of the chat type.",
         placeholder="PLATFORM",
         name=PLATFORM_NAME,
         name_form="a platform's name has small letters, digits and _",
@@ -128,7 +128,7 @@ class SessionsConfig:
     )
     chat_type: Mapping[str, ResetOverride] = named(
         ResetOverride,
-        f"What one chat type does differently: {', '.join(CHAT_TYPES)}.",
+        f"What is different for one chat type: {', '.join(CHAT_TYPES)}.",
         placeholder="TYPE",
         name="|".join(CHAT_TYPES),
         name_form=f"chat types are {', '.join(CHAT_TYPES)}",
@@ -136,11 +136,11 @@ class SessionsConfig:
     )
 
     def busy_by_platform(self) -> dict[str, str]:
-        """The platforms whose mode differs."""
+        """The busy mode of each platform that has its own."""
         return {name: own.busy for name, own in self.platform.items() if own.busy is not None}
 
     def reset_for(self, platform: str, chat_type: str) -> ResetConfig:
-        """The policy of a conversation: its platform's table, else its chat type's, else `[sessions]` itself."""
+        """The reset settings of a conversation: its platform's table, else its chat type's, else `[sessions]` itself."""
         override = self.platform.get(platform, self.chat_type.get(chat_type, ResetOverride()))
         own: dict[str, Any] = {name: getattr(override, name) for name in OVERRIDABLE}
         return ResetConfig(**{name: getattr(self, name) if own[name] is None else own[name] for name in own})
@@ -152,12 +152,12 @@ class RecoveryConfig:
 
     resume: Resume = setting(
         "auto",
-        "An interrupted turn goes on by itself after a restart, or waits for the user's next message.",
+        "Whether an interrupted turn resumes by itself after a restart (auto), or with the user's next message (on_message).",
         choices=("auto", "on_message"),
     )
     fresh_s: float = setting(
         3600.0,
-        "A turn that was interrupted longer ago than this many seconds does not go on by itself.",
+        "A turn that was interrupted more than so many seconds ago does not resume by itself.",
         between=(0, 31_536_000),
     )
     stuck_after: int = setting(
@@ -165,10 +165,10 @@ class RecoveryConfig:
     )
     unclean_boots: int = setting(
         3,
-        "After so many unclean starts within five minutes, resuming waits until the process has been calm. 0: it never waits.",
+        "So many unclean starts within five minutes are a crash loop: the gateway then delays resumes. 0: it never does.",
         between=(0, 1000),
     )
-    calm_s: float = setting(60.0, "How many seconds without trouble count as calm.", between=(0, 86_400))
+    crash_loop_delay_s: float = setting(60.0, "For how many seconds a crash loop delays resumes.", between=(0, 86_400))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +177,7 @@ class DrainConfig:
 
     timeout_s: float = setting(
         30.0,
-        "How many seconds a stop or restart waits for running turns. What still runs then is resumed later.",
+        "How many seconds a stop or restart waits for running turns. Turns that still run then resume after the next start.",
         between=(0, 86_400),
     )
 
@@ -190,18 +190,20 @@ class LimitsConfig:
         64, "How many turns run at the same time, over all conversations.", between=(1, 100_000)
     )
     message_chars: int = setting(
-        100_000, "The longest message that is accepted, in characters.", between=(1, 10_000_000)
+        100_000, "The longest message that the gateway accepts, in characters.", between=(1, 10_000_000)
     )
     queue_per_session: int = setting(
-        32, "How many messages may wait in one conversation. Who sends more is told to try later.", between=(1, 100_000)
+        32,
+        "How many messages one conversation may queue. Further senders are asked to try later.",
+        between=(1, 100_000),
     )
     file_megabytes: float = setting(
         20.0,
-        "The largest file that is taken: dropped into the page, come with a message, or sent.",
+        "The largest file that the gateway accepts: dropped into the page, attached to a message, or sent.",
         between=(0, 10_000),
     )
     files_megabytes: float = setting(
-        1000.0, "How much room all files may take in the home together.", between=(0, 1_000_000)
+        1000.0, "How much space all files in the home may take together.", between=(0, 1_000_000)
     )
 
 
@@ -215,11 +217,11 @@ class ServerConfig:
         form="a host name or an IP address",
         check=_host_problem,
     )
-    port: int = setting(8484, "The port of the HTTP server. 0: any free one.", between=(0, 65_535))
+    port: int = setting(8484, "The port of the HTTP server. 0: any free port.", between=(0, 65_535))
     public_url: str = setting(
         "",
-        "The address at which people reach the page, if it is not the one listened on: behind a proxy that speaks https."
-        " Cookies are for https only then.",
+        "The address at which people reach the page, if it is not the one that the server listens on: behind a proxy that"
+        " speaks https. Cookies are then for https only.",
         form='empty, or "https://HOST"',
         check=_public_problem,
     )
@@ -230,7 +232,7 @@ class ServerConfig:
     )
     connections_per_address: int = setting(
         1024,
-        "How many connections of one address may be open that have shown no valid key, token or cookie; with one more, the"
-        " oldest is closed. 0: no limit.",
+        "How many connections without a valid key, token or cookie one address may have open; for one more, the server"
+        " closes the oldest. 0: no limit.",
         between=(0, 100_000),
     )

@@ -1,4 +1,4 @@
-"""`[display]`: what is shown in chats beside the words of an answer, and what is left away."""
+"""`[display]`: what chats show besides the text of an answer, and what the gateway leaves out."""
 # ruff: noqa: RUF009  `setting` and `named` make dataclass fields
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _reaction_problem(mark: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisplayOverride:
-    """What is different on one platform or in one chat; None means as everywhere."""
+    """The display settings of one platform or chat; None means as everywhere."""
 
     silence: Silence | None = None
     reasoning: bool | None = None
@@ -37,21 +37,21 @@ class DisplayConfig:
 
     silence: Silence = setting(
         "drop",
-        "An answer that only says that there is nothing to say, such as (silent) or a lone dot, is not sent to a chat."
-        " It stands in the transcript, and `everturn explain` tells that it was not sent.",
+        "What happens to an answer that only says that there is nothing to say, such as (silent) or a lone dot. drop: it is not"
+        " sent to the chat; it stays in the transcript, and `everturn explain` shows that it was not sent.",
         choices=("drop", "send"),
     )
-    reasoning: bool = setting(False, "Blocks in which a model thinks aloud (<think>) are shown.")
-    progress: bool = setting(True, "How a long turn goes is told: that it still works, and what is tried again.")
-    typing: bool = setting(True, "That somebody is at work is shown, where the platform can.")
+    reasoning: bool = setting(False, "Whether chats show the blocks in which a model thinks aloud (<think>).")
+    progress: bool = setting(True, "Whether chats get notices about a long turn: that it still runs, and retries.")
+    typing: bool = setting(True, "Whether chats show a typing indicator, where the platform has one.")
     reaction: str = setting(
         "",
-        "The mark that a message gets while it is worked on, where the platform has such marks. Empty: none.",
+        "The reaction that a message gets while the agent works on it, where the platform has reactions. Empty: none.",
         form="one emoji that the platform allows",
         check=_reaction_problem,
     )
     quote: Quote = setting(
-        "groups", "Where an answer names the message that it answers.", choices=("groups", "always", "never")
+        "groups", "Where an answer quotes the message that it answers.", choices=("groups", "always", "never")
     )
     platform: Mapping[str, DisplayOverride] = named(
         DisplayOverride,
@@ -63,7 +63,7 @@ class DisplayConfig:
     )
     chat: Mapping[str, DisplayOverride] = named(
         DisplayOverride,
-        "What is different in one chat; it goes before the platform's table.",
+        "What is different in one chat. This table overrides the platform's.",
         placeholder='"PLATFORM:CHAT"',
         name=CHAT_NAME,
         name_form='a chat is written "PLATFORM:CHAT"',
@@ -71,5 +71,5 @@ class DisplayConfig:
     )
 
     def everywhere(self) -> dict[str, Any]:
-        """The values where nothing else is said."""
+        """The values for chats without a table of their own."""
         return {name: getattr(self, name) for name in DisplayOverride.__slots__}

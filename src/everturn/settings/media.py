@@ -22,23 +22,23 @@ class MediaConfig:
 
     fetch_s: float = setting(
         30.0,
-        "How many seconds the files of a message are waited for. Who sent one that is not there by then is told, and the"
-        " message is answered without it.",
+        "How many seconds the gateway waits for the files of a message. If one is missing then, the sender gets a notice, and"
+        " the agent answers without it.",
         between=(0.1, 3_600),
     )
     keep_hours: float = setting(
         24.0,
-        "How long files are kept that came with messages or were sent. What was dropped into the page stays.",
+        "How many hours the gateway keeps files that came with messages or were sent. Files dropped into the page stay.",
         between=(0.1, 100_000),
     )
     text_chars: int = setting(
         20_000,
-        "How much of text documents stands in the message itself, of all that it brings together. 0: nothing, the agent's tools read it.",
+        "How many characters of all text documents of a message stand in the message itself. 0: none, the agent's tools read them.",
         between=(0, 1_000_000),
     )
     forbidden: tuple[str, ...] = setting(
         ("application/x-executable",),
-        "Types that are not taken, as a file's bytes show them.",
+        "File types that the gateway refuses, as the file's bytes show them.",
         form='types such as "application/zip", or "video/*"',
         check=_type_problem,
     )

@@ -1,4 +1,4 @@
-"""How people and chats are called on the platforms we know: who is called otherwise is nobody there."""
+"""The form of the ids of people and chats on the built-in platforms."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ _FORMS = {"telegram": re.compile(r"-?[0-9]+"), "matrix": re.compile(r"@[^:\s]+:\
 
 
 def is_name(platform: str, name: str) -> bool:
-    """Whether somebody may be called so there; on a platform that we do not know, everything is a name."""
+    """Whether a person or chat can have this id on the platform; on any other platform every text is one."""
     form = _FORMS.get(platform)
     return form is None or form.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""`[platforms.X]`: what all chat platforms have in common, and what each has for itself."""
+"""`[platforms.X]`: the settings that all chat platforms share, and those of each."""
 # ruff: noqa: RUF009  `setting`, `section` and `named` make dataclass fields
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from everturn.settings.names import is_name
 from everturn.settings.rules import named, section, setting
 
 Backlog = Literal["all", "newest", "digest", "ask"]
-OnDoubt = Literal["mark", "ask", "drop"]
+OnUnknownDelivery = Literal["mark", "ask", "drop"]
 Unknown = Literal["auto", "pair", "ignore"]
 Groups = Literal["addressed", "all"]
 EVERYBODY = "*"
 
 
 def telegram_problem(number: str) -> str | None:
-    """What is wrong with the name of a person or a chat: a name that nobody has would let nobody in, without a word."""
-    return None if number == EVERYBODY or is_name("telegram", number) else "a number is wanted, not a name"
+    """What is wrong with the id of a person or chat on Telegram: one that nobody has would silently admit nobody."""
+    return None if number == EVERYBODY or is_name("telegram", number) else "write a number, not a name"
 
 
 def matrix_problem(account: str) -> str | None:
-    """The same for an account."""
-    return None if account == EVERYBODY or is_name("matrix", account) else "it looks like @name:example.org"
+    """What is wrong with an account on Matrix."""
+    return None if account == EVERYBODY or is_name("matrix", account) else "an account looks like @name:example.org"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformConfig:
-    """What every chat platform has. Nobody may speak who is not named here, an owner, or paired."""
+    """The settings of every chat platform. Only people who are named here, are owners or were approved may speak."""
 
-    enabled: bool = setting(False, "Whether this platform is read and answered.")
+    enabled: bool = setting(False, "Whether the gateway reads and answers this platform.")
     allow: tuple[str, ...] = setting(
         (), 'Who may speak to the agent here. "*": everybody.', form="a list of the platform's ids of people"
     )
@@ -43,30 +43,30 @@ class PlatformConfig:
     )
     unknown: Unknown = setting(
         "auto",
-        "What somebody unknown gets in a direct chat: a code with which the owner can let them in, or silence; auto: a code"
-        " as long as allow and allow_chats name nobody. In groups it is always silence.",
+        "What an unknown person gets in a direct chat: a code with which the owner can approve them (pair), or no answer (ignore);"
+        " auto: a code as long as allow and allow_chats name nobody. In groups they never get an answer.",
         choices=("auto", "pair", "ignore"),
     )
     backlog: Backlog = setting(
         "all",
-        "What happens to messages that piled up while the gateway was away: all are answered, only the newest of each"
-        " conversation, all of a conversation in one turn, or their sender is asked first.",
+        "What the gateway does with messages that were sent while it was offline: it answers all, only the newest of each"
+        " conversation, all of a conversation in one turn (digest), or asks their sender first.",
         choices=("all", "newest", "digest", "ask"),
     )
     backlog_age_s: float = setting(
         86_400.0,
-        "Messages that were sent longer ago than so many seconds when they arrive are not answered, and their sender is"
-        " told. 0: no limit.",
+        "The gateway does not answer messages that were sent more than so many seconds before they arrive; their sender gets a"
+        " notice. 0: no limit.",
         between=(0, 31_536_000),
     )
-    on_doubt: OnDoubt = setting(
+    on_unknown_delivery: OnUnknownDelivery = setting(
         "mark",
-        "A reply that may or may not have arrived, where the platform cannot tell: send it again with a mark, ask in its"
-        " chat (with buttons where the platform has them), or drop it.",
+        "What the gateway does with a reply whose delivery is unknown, where the platform cannot tell: send it again with a"
+        " mark, ask in its chat (with buttons where the platform has them), or drop it.",
         choices=("mark", "ask", "drop"),
     )
     reply_valid_s: float = setting(
-        86_400.0, "A reply that could not be sent for so many seconds is no longer sent. 0: no limit.",
+        86_400.0, "The gateway stops trying to send a reply after so many seconds. 0: no limit.",
         between=(0, 31_536_000),
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ class TelegramConfig(PlatformConfig):
     allow: tuple[str, ...] = setting(
         (),
         'Who may speak to the agent here. "*": everybody.',
-        form="a list of people by their numbers, which @userinfobot tells",
+        form="a list of people by their numbers, which @userinfobot shows",
         check=telegram_problem,
     )
     allow_chats: tuple[str, ...] = setting(
@@ -94,20 +94,18 @@ class TelegramConfig(PlatformConfig):
         secret=True,
         hide=True,
     )
-    token_file: str = setting(
-        "", "A file that only its owner can read, with the token in it.", form="the path of a file"
-    )
+    token_file: str = setting("", "A file with the token that only its owner can read.", form="the path of a file")
     groups: Groups = setting(
         "addressed",
-        "What is heard in groups: only what mentions the bot, replies to it or is a command to it; or everything that Telegram"
-        " lets it hear (BotFather's /setprivacy decides that).",
+        "Which messages the bot reads in groups: only those that mention it, reply to it or are a command to it; or all that"
+        " Telegram gives it (BotFather's /setprivacy decides that).",
         choices=("addressed", "all"),
     )
     webhook: bool = setting(
         False,
-        "Whether Telegram brings updates to server.public_url instead of being polled. Nothing else may be on the way.",
+        "Whether Telegram sends updates to a webhook below server.public_url instead of being polled.",
     )
-    api_url: str = setting("https://api.telegram.org", "Where the Bot API is.", form='"https://HOST"')
+    api_url: str = setting("https://api.telegram.org", "The address of the Bot API.", form='"https://HOST"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,32 +120,30 @@ class MatrixConfig(PlatformConfig):
     )
     unknown: Unknown = setting(
         "auto",
-        "Somebody unknown who invites the account is declined: in a direct chat with their id and what to do (pair), or without"
-        " a word (ignore); auto: as with pair as long as allow and allow_chats name nobody. A code is given only in a direct"
-        " chat that the account is in already. In rooms it is always silence.",
+        "How the account declines an invitation of an unknown person: in a direct chat with their id and what to do (pair), or"
+        " without a reason (ignore); auto: as pair as long as allow and allow_chats name nobody. It gives a code only in a"
+        " direct chat that it is in already. In rooms unknown people never get an answer.",
         choices=("auto", "pair", "ignore"),
     )
-    on_doubt: OnDoubt = setting(
+    on_unknown_delivery: OnUnknownDelivery = setting(
         "mark",
-        "No effect on Matrix: a homeserver knows a repeated reply by its key, so that there is no doubt to settle.",
+        "No effect on Matrix: a homeserver recognises a repeated reply by its key, so no delivery stays unknown.",
         choices=("mark", "ask", "drop"),
     )
     homeserver: str = setting("", "The address of the homeserver.", form='"https://HOST"')
     user: str = setting("", "The gateway's own account there.", form='"@NAME:SERVER"')
     token: str = setting(
         "",
-        "Its access token. Better kept in the environment (EVERTURN_PLATFORMS_MATRIX_TOKEN) or in token_file. Keep the device"
-        " it belongs to: by it the server knows what we sent before.",
+        "The account's access token. Better kept in the environment (EVERTURN_PLATFORMS_MATRIX_TOKEN) or in token_file. Keep its"
+        " device: by it the homeserver recognises what the gateway sent before.",
         form="an access token",
         secret=True,
         hide=True,
     )
-    token_file: str = setting(
-        "", "A file that only its owner can read, with the token in it.", form="the path of a file"
-    )
+    token_file: str = setting("", "A file with the token that only its owner can read.", form="the path of a file")
     groups: Groups = setting(
         "addressed",
-        "What is heard in rooms of more than two: only what mentions the account, replies to it or is a command; or everything.",
+        "Which messages the account reads in rooms of more than two: only those that mention it, reply to it or are a command; or all.",
         choices=("addressed", "all"),
     )
 
@@ -158,8 +154,8 @@ class OwnPlatformConfig(PlatformConfig):
 
     object: str = setting(
         "",
-        "The adapter's place. It is called with the home's folder and the clock, and returns the platform, which has NAME as"
-        " its name. The module may lie in the home.",
+        "The adapter's module and object. The gateway calls it with the home's folder and the clock; it returns the platform,"
+        " whose name must be NAME. The module may lie in the home.",
         form='"MODULE:OBJECT"',
         check=object_problem,
     )
@@ -180,6 +176,6 @@ class PlatformsConfig:
     )
 
     def by_name(self) -> dict[str, PlatformConfig]:
-        """Every chat platform there is, switched on or not: those of our own and, beside them, the owner's."""
+        """Every chat platform by name, enabled or not: the built-in ones and the owner's."""
         ours = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "own"}
         return {**self.own, **ours}

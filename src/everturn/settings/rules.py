@@ -1,4 +1,4 @@
-"""How a setting is declared: what it means, which values it takes, and how a value may be shown."""
+"""Declares a setting: what it means, which values it takes, and how a value may be shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Check = Callable[[str], str | None]
-"""Why a text can not be the value of a setting; None when it can."""
+"""Why a text cannot be the value of a setting; None when it can."""
 
 HIDDEN = "***"
 
@@ -26,23 +26,23 @@ class Rule:
     between: tuple[float, float] | None = None
     form: str = "text"
     check: Check | None = None
-    hide: bool = False  # what people put here is, or may by mistake be, a secret: it is never shown
+    hide: bool = False  # the value is, or may by mistake be, a secret: it is never shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NamedTables:
     """Tables below this place whose names the owner chooses: `[agents.NAME]`."""
 
     kind: type
     text: str
     placeholder: str  # how documents call the name
     name: re.Pattern[str]
-    name_form: str  # in words, which names there are
+    name_form: str  # as text, which names are allowed
     overrides: bool = False  # it takes the rules of the settings of the table above it, which it overrides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedTables:
     """Tables that are written several times: `[[routes]]`."""
 
     kind: type
@@ -60,7 +60,7 @@ def setting(
     secret: bool = False,
     hide: bool = False,
 ) -> T:
-    """A field of a table, with what people must know about it. Lists are tuples of texts, maps are of texts, too."""
+    """Declare a field of a table. Lists are tuples of texts, maps are of texts, too."""
     rule = Rule(text=text, choices=choices, between=between, form=form, check=check, hide=hide)
     if isinstance(default, dict):
         return field(default_factory=lambda: default, metadata={"rule": rule, "default": {}}, repr=not (secret or hide))
@@ -68,23 +68,23 @@ def setting(
 
 
 def section(kind: Callable[[], T], text: str) -> T:
-    """A table of the file."""
+    """Declare a table of the file."""
     return field(default_factory=kind, metadata={"section": kind, "text": text})
 
 
 def named(
     kind: type[T], text: str, *, placeholder: str, name: str, name_form: str, overrides: bool = False
 ) -> Mapping[str, T]:
-    """Tables whose names the owner chooses."""
-    tables = Named(
+    """Declare tables whose names the owner chooses."""
+    tables = NamedTables(
         kind=kind, text=text, placeholder=placeholder, name=re.compile(name), name_form=name_form, overrides=overrides
     )
     return field(default_factory=dict, metadata={"named": tables})
 
 
 def listed(kind: type[T], text: str) -> tuple[T, ...]:
-    """Tables that are written several times."""
-    return field(default=(), metadata={"listed": Listed(kind=kind, text=text)})
+    """Declare tables that are written several times."""
+    return field(default=(), metadata={"listed": ListedTables(kind=kind, text=text)})
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.0) -> str | None:
@@ -131,5 +131,5 @@ def _name(name: str) -> str:
 
 
 def dotted(keys: Iterable[str]) -> str:
-    """The name of a place of the file, as one would write it there."""
+    """Keys as a dotted name, as TOML writes it."""
     return ".".join(map(_name, keys))

@@ -1,4 +1,4 @@
-"""`[streaming]`: how answers are shown in chats while they grow."""
+"""`[streaming]`: how chats show an answer while the agent writes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _cursor_problem(cursor: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamingOverride:
-    """What is different on one platform or in one chat; None means as everywhere."""
+    """The streaming settings of one platform or chat; None means as everywhere."""
 
     enabled: bool | None = None
     interval_s: float | None = None
@@ -32,16 +32,16 @@ class StreamingConfig:
 
     enabled: bool = setting(
         True,
-        "Answers are shown while they grow, on platforms where what was sent can be changed. Else they are sent whole.",
+        "Whether chats show an answer while the agent writes it, on platforms that can edit messages. Else it is sent whole.",
     )
     interval_s: float = setting(
-        0.8, "What is on the screen is changed at most once in so many seconds.", between=(0.05, 60)
+        0.8, "The gateway edits a streaming message at most once in so many seconds.", between=(0.05, 60)
     )
     min_chars: int = setting(
-        24, "It is changed when so many characters are new; fewer wait for three intervals.", between=(1, 4_000)
+        24, "The gateway edits it when so many characters are new; fewer wait for three intervals.", between=(1, 4_000)
     )
     cursor: str = setting(
-        " ▌", "What stands at the end of an unfinished answer.", form="up to 8 characters", check=_cursor_problem
+        " ▌", "The text at the end of an unfinished answer.", form="up to 8 characters", check=_cursor_problem
     )
     platform: Mapping[str, StreamingOverride] = named(
         StreamingOverride,
@@ -53,7 +53,7 @@ class StreamingConfig:
     )
     chat: Mapping[str, StreamingOverride] = named(
         StreamingOverride,
-        "What is different in one chat; it goes before the platform's table.",
+        "What is different in one chat. This table overrides the platform's.",
         placeholder='"PLATFORM:CHAT"',
         name=CHAT_NAME,
         name_form='a chat is written "PLATFORM:CHAT"',
@@ -61,12 +61,12 @@ class StreamingConfig:
     )
 
     def everywhere(self) -> dict[str, Any]:
-        """The values where nothing else is said."""
+        """The values for chats without a table of their own."""
         return {name: getattr(self, name) for name in StreamingOverride.__slots__}
 
 
 def given(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What each table says, without what it leaves open."""
+    """The values that each table sets, without those that it leaves out."""
     return {
         name: {key: value for key, value in asdict(own).items() if value is not None} for name, own in tables.items()
     }

@@ -1,4 +1,4 @@
-"""`[telemetry]`: where traces go."""
+"""`[telemetry]`: where the gateway sends traces."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class TelemetryConfig:
     """`[telemetry]`."""
 
     endpoint: str = setting(
-        "", "The collector that traces are sent to, by OTLP over HTTP. Empty: no traces. Needs everturn[otel].",
+        "", "The collector to which the gateway sends traces, by OTLP over HTTP. Empty: no traces. Needs everturn[otel].",
         form='empty, or "http://HOST:4318"', check=url_problem, secret=True,
     )  # fmt: skip
     service_name: str = setting(
-        "everturn", "The name of this gateway in traces. Gateways that share a database share it; others have their own.",
+        "everturn", "The name of this gateway in traces. Gateways that share a database use the same name; others have their own.",
         form="a name without spaces", check=_service_problem,
     )  # fmt: skip
     headers_env: str = setting(
         "", "The NAME of the environment variable with headers for the collector, as name=value,name=value.",
-        form="the name of an environment variable, in capitals", check=variable_problem, hide=True,
+        form="the name of an environment variable in capitals, such as OTEL_HEADERS", check=variable_problem, hide=True,
     )  # fmt: skip
     sample_ratio: float = setting(
-        1.0, "The share of the messages that are traced. 0: none, as without a collector.", between=(0, 1)
+        1.0, "The share of messages that the gateway traces. 0: none, as without a collector.", between=(0, 1)
     )

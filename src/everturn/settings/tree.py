@@ -1,4 +1,4 @@
-"""The tables of the file as a tree of dataclasses: which place means what, and how values become a configuration."""
+"""The tables of the file as a tree of dataclasses: finds settings by their keys, and builds a configuration from values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, fields, is_dataclass
 from typing import Any
 
-from everturn.settings.rules import Listed, Named, Rule, dotted, shown
+from everturn.settings.rules import ListedTables, NamedTables, Rule, dotted, shown
 
 Keys = tuple[str, ...]
 PREFIX = "EVERTURN_"
@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """In words, which values it takes."""
+        """As text, which values it takes."""
         several = "a list of " if isinstance(self.default, tuple) else ""
         if isinstance(self.default, dict):
             return self.rule.form + (f" of {', '.join(map(shown, self.rule.choices))}" if self.rule.choices else "")
@@ -66,7 +66,7 @@ class Table:
 
     @property
     def head(self) -> str:
-        """As it is written in the file."""
+        """Its header in the file."""
         name = ".".join(self.keys)
         return f"[[{name}]]" if self.listed else f"[{name}]"
 
@@ -76,7 +76,7 @@ class Table:
         return self.listed or any(each.isupper() for each in self.keys)
 
     def settings(self) -> list[Setting]:
-        """What it holds."""
+        """Its settings."""
         return settings_of(self.kind, self.rules_of, self.keys)
 
 
@@ -100,23 +100,23 @@ def tables_below(kind: type, above: Keys = ()) -> Iterator[Table]:
             case {"section": inner, "text": text}:
                 yield Table(keys, inner, text, inner)
                 yield from tables_below(inner, keys)
-            case {"named": Named() as tables}:
+            case {"named": NamedTables() as tables}:
                 keys = (*keys, tables.placeholder)
                 yield Table(keys, tables.kind, tables.text, kind if tables.overrides else tables.kind)
                 yield from tables_below(tables.kind, keys)
-            case {"listed": Listed() as tables}:
+            case {"listed": ListedTables() as tables}:
                 yield Table(keys, tables.kind, tables.text, tables.kind, listed=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SettingPlace:
     """Where keys lead: a table (its kind and whose rules it takes), or as far as they are known."""
 
     kind: type | None  # None: tables with names of the owner's choice stand here
     rules_of: type | None
     known: Keys
     rest: Keys
-    named: Named | None = None
+    named: NamedTables | None = None
     listed: bool = False
 
     @property
@@ -125,37 +125,37 @@ class Place:
         return not self.rest
 
 
-def place_of(root: type, keys: Keys) -> Place:
+def place_of(root: type, keys: Keys) -> SettingPlace:
     """Follow keys down the tree as far as they are tables."""
-    place = Place(root, root, (), keys)
+    place = SettingPlace(root, root, (), keys)
     while place.rest and (further := _further(place)):
         place = further
     return place
 
 
-def _further(place: Place) -> Place | None:
+def _further(place: SettingPlace) -> SettingPlace | None:
     first, rest = place.rest[0], place.rest[1:]
     known = (*place.known, first)
     if place.named:
         tables = place.named
         if not tables.name.fullmatch(first):
             return None
-        return Place(tables.kind, place.rules_of if tables.overrides else tables.kind, known, rest)
+        return SettingPlace(tables.kind, place.rules_of if tables.overrides else tables.kind, known, rest)
     if place.listed:
-        return Place(place.kind, place.rules_of, known, rest) if first.isdigit() else None
+        return SettingPlace(place.kind, place.rules_of, known, rest) if first.isdigit() else None
     about: Mapping[str, Any] = next((each.metadata for each in fields(place.kind or Table) if each.name == first), {})
     match about:
         case {"section": inner}:
-            return Place(inner, inner, known, rest)
-        case {"named": Named() as tables}:
-            return Place(None, place.kind, known, rest, named=tables)
-        case {"listed": Listed(kind=inner)}:
-            return Place(inner, inner, known, rest, listed=True)
+            return SettingPlace(inner, inner, known, rest)
+        case {"named": NamedTables() as tables}:
+            return SettingPlace(None, place.kind, known, rest, named=tables)
+        case {"listed": ListedTables(kind=inner)}:
+            return SettingPlace(inner, inner, known, rest, listed=True)
     return None
 
 
 def setting_at(root: type, keys: Keys) -> Setting | None:
-    """The setting at this place of the file."""
+    """The setting at these keys; None when there is none."""
     place = place_of(root, keys)
     if place.kind is None or place.listed or len(place.rest) != 1:
         return None
@@ -177,9 +177,9 @@ def _value(each: Field[Any], values: Mapping[Keys, object]) -> Any:
     match each.metadata:
         case {"section": inner}:
             return built(inner, below)
-        case {"named": Named() as tables}:
+        case {"named": NamedTables() as tables}:
             return {name: built(tables.kind, own) for name, own in _by_first(below).items()}
-        case {"listed": Listed() as tables}:
+        case {"listed": ListedTables() as tables}:
             return tuple(built(tables.kind, own) for _, own in sorted(_by_first(below).items(), key=_number))
     return below[()]
 
@@ -200,7 +200,7 @@ def _by_first(values: Mapping[Keys, object]) -> dict[str, dict[Keys, object]]:
 
 
 def value_at(config: object, keys: Keys) -> object:
-    """The value at a place."""
+    """The value at these keys."""
     value: Any = config
     for name in keys:
         if is_dataclass(value):

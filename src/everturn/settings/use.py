@@ -1,4 +1,4 @@
-"""What people may do and use: `[rights]`, `[approvals]`, `[spending]`; and what is kept small: `[compaction]`, `[cache]`."""
+"""What people may do: `[rights]`, `[approvals]`; and what turns may use: `[spending]`, `[compaction]`, `[patience]`, `[cache]`."""
 # ruff: noqa: RUF009  `setting`, `section` and `named` make dataclass fields
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_COST = 1_000_000_000
 
 def _person_problem(person: str) -> str | None:
     if not re.fullmatch(rf"{PLATFORM_NAME}:\S+", person):
-        return "the platform, a colon and the person's id are wanted"
+        return "write the platform, a colon and the person's id"
     platform, _, user = person.partition(":")
     problem = {"telegram": telegram_problem, "matrix": matrix_problem}.get(platform)
     return problem(user) if problem else None
@@ -36,7 +36,7 @@ class ScopeConfig:
         form="a list of the platform's ids of people",
     )
     commands: tuple[str, ...] = setting(
-        (), "What the others may use, beside /help and /whoami.", form='a list of commands such as ["status", "new"]'
+        (), "What all others may use, besides /help and /whoami.", form='a list of commands such as ["status", "new"]'
     )
 
 
@@ -54,7 +54,7 @@ class RightsConfig:
 
     owners: tuple[str, ...] = setting(
         (),
-        "Whose gateway it is: they may use every command. Who has the token of the home is an owner, too.",
+        "The owners of the gateway, who may use every command. Whoever has the token of the home is an owner, too.",
         form=PEOPLE,
         check=_person_problem,
     )
@@ -72,10 +72,10 @@ class ApprovalsConfig:
     """`[approvals]`."""
 
     expires_s: float = setting(
-        604_800.0, "A question that nobody answered for so many seconds counts as not allowed.", between=(1, 31_536_000)
+        604_800.0, "An approval request without an answer is denied after so many seconds.", between=(1, 31_536_000)
     )
     approvers: tuple[str, ...] = setting(
-        (), "They alone may allow what a tool asks for. None named: whose turn it is.", form=PEOPLE,
+        (), "The only people who may approve tool calls. None named: the person whose turn it is.", form=PEOPLE,
         check=_person_problem,
     )  # fmt: skip
 
@@ -84,21 +84,21 @@ class ApprovalsConfig:
 class SpendingConfig:
     """`[spending]`."""
 
-    turn_tokens: int = setting(0, "The most tokens of one turn. 0: no limit.", between=(0, MOST_TOKENS))
+    turn_tokens: int = setting(0, "The most tokens that one turn may use. 0: no limit.", between=(0, MOST_TOKENS))
     person_tokens_day: int = setting(
-        0, "The most tokens of one person in a day, by UTC. 0: no limit.", between=(0, MOST_TOKENS)
+        0, "The most tokens that one person may use in a day (UTC). 0: no limit.", between=(0, MOST_TOKENS)
     )
     total_tokens_day: int = setting(
-        0, "The most tokens of everybody together in a day, by UTC. 0: no limit.", between=(0, MOST_TOKENS)
+        0, "The most tokens that all people together may use in a day (UTC). 0: no limit.", between=(0, MOST_TOKENS)
     )
     turn_cost: float = setting(
-        0.0, "The most money for one turn, where prices are known (US dollars). 0: no limit.", between=(0, MOST_COST)
+        0.0, "The most US dollars that one turn may cost, where prices are known. 0: no limit.", between=(0, MOST_COST)
     )
     person_cost_day: float = setting(
-        0.0, "The most money for one person in a day, where prices are known. 0: no limit.", between=(0, MOST_COST)
+        0.0, "The most that one person may spend in a day, where prices are known. 0: no limit.", between=(0, MOST_COST)
     )
     total_cost_day: float = setting(
-        0.0, "The most money for everybody together in a day, where prices are known. 0: no limit.",
+        0.0, "The most that all people together may spend in a day, where prices are known. 0: no limit.",
         between=(0, MOST_COST),
     )  # fmt: skip
 
@@ -108,10 +108,10 @@ class CompactionConfig:
     """`[compaction]`."""
 
     at: float = setting(
-        0.7, "A conversation is compacted before a model call that would fill this share of the window.",
+        0.7, "The gateway compacts a conversation before a model call that would fill this share of the context window.",
         between=(0.1, 0.95),
     )  # fmt: skip
-    keep: float = setting(0.2, "The share of the window that stays word for word.", between=(0.0, 0.9))
+    keep: float = setting(0.2, "The share of the context window that stays word for word.", between=(0.0, 0.9))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,18 +119,18 @@ class PatienceConfig:
     """`[patience]`."""
 
     inactive_s: float = setting(
-        1800.0, "A turn that gave no sign of life for so many seconds is given up, and its user is told. 0: never.",
+        1800.0, "A turn that shows no activity for so many seconds fails, and its user gets a notice. 0: never.",
         between=(0, 31_536_000),
     )  # fmt: skip
     warn_s: float = setting(
-        900.0, "After so many seconds without a sign of life its user is warned. 0: never.", between=(0, 31_536_000)
+        900.0, "After so many seconds without activity its user gets a warning. 0: never.", between=(0, 31_536_000)
     )
     working_s: float = setting(
-        180.0, "Every so many seconds of a long turn its user is told that it goes on. 0: never.",
+        180.0, "During a long turn its user gets a notice that it still runs, every so many seconds. 0: never.",
         between=(0, 31_536_000),
     )  # fmt: skip
     stall_s: float = setting(
-        300.0, "When a message waits and nothing moved for so many seconds, its sender is told. 0: never.",
+        300.0, "When a message is queued and nothing moved for so many seconds, its sender gets a notice. 0: never.",
         between=(0, 31_536_000),
     )  # fmt: skip
 
@@ -139,6 +139,6 @@ class PatienceConfig:
 class CacheConfig:
     """`[cache]`."""
 
-    entries: int = setting(128, "How many things that are dear to build are kept for sessions.", between=(1, 100_000))
+    entries: int = setting(128, "How many such clients the gateway keeps for sessions.", between=(1, 100_000))
     megabytes: int = setting(512, "How much memory they may take together, as estimated.", between=(1, 1_000_000))
-    idle_s: float = setting(3600.0, "What was not used for so many seconds is let go.", between=(1, 31_536_000))
+    idle_s: float = setting(3600.0, "Clients unused for so many seconds are dropped.", between=(1, 31_536_000))

@@ -1,4 +1,4 @@
-"""Where a store is: which engine a url names, and how it is shown without its password."""
+"""Store urls: which engine a url names, and the url without its password for logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SQLITE_PATH = re.compile(r"sqlite:///(?:/*(?P<posix>/.+)|(?P<drive>[A-Za-z]:/.+
 
 
 def sqlite_path(url: str) -> Path | None:
-    """The absolute path that `sqlite:///path` or `sqlite:////path` names."""
+    """Return the absolute path that `sqlite:///path` or `sqlite:////path` names; None for another url."""
     found = _SQLITE_PATH.fullmatch(url)
     if found is None:
         return None
@@ -20,5 +20,5 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def without_password(url: str) -> str:
-    """The url as it may be logged."""
+    """Return the url without its password, for logs."""
     return _QUERY_PASSWORD.sub(r"\1***", _USER_PASSWORD.sub(r"://\1@", url))

@@ -1,4 +1,4 @@
-"""What happens when a part of the store that must live for ever has died."""
+"""Ends the process when a thread or task that the store needs has died."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ OnDeath = Callable[[BaseException], None]
 
 
 def end_process(error: BaseException) -> None:
-    """Say so and end the process at once: the next one recovers, a gateway without its store only looks alive."""
+    """Log the error and end the process at once: the next one recovers, a gateway without its store only looks alive."""
     structlog.get_logger().critical("store.died", error=repr(error), exc_info=error)
     os._exit(1)

@@ -1,6 +1,6 @@
 """Numbered forward migrations: files `0001_name.sql` of one engine, and which of them a database still needs.
 
-All that a database needs are one transaction: after a step that fails, or a death, the version that ran before can start again.
+They run in one transaction: after a step that fails, or a death, the version that ran before can start again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Migration:
 
 
 def load(directory: Path) -> list[Migration]:
-    """The migrations of one engine in order; a gap or a stray file is a mistake of ours."""
+    """Load the migrations of one engine in order; a gap or a stray file is a packaging error."""
     paths = sorted(directory.glob("*.sql"))
     names = [_NAME.fullmatch(path.name) for path in paths]
     versions = [int(name[1]) for name in names if name]
@@ -42,12 +42,12 @@ def load(directory: Path) -> list[Migration]:
 
 
 def tables_of(migrations: list[Migration]) -> frozenset[str]:
-    """The tables that they make."""
+    """Return the names of the tables that the migrations create."""
     return frozenset(name for each in migrations for name in _TABLE.findall(each.text))
 
 
 def missing(migrations: list[Migration], version: int, database: str) -> list[Migration]:
-    """What a database at `version` still needs; refuses one that is ahead of us."""
+    """Return the migrations that a database at `version` still needs; refuse a newer one."""
     if version > len(migrations):
         raise StoreUnusable(
             f"{database} was made by a newer Everturn (schema {version}, this one knows {len(migrations)}):"

@@ -20,7 +20,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 async def open_store(
     url: str, *, schema: Path | None = None, on_death: OnDeath = end_process
 ) -> SQLiteStore | PostgresStore:
-    """`sqlite:///absolute/path` or `postgresql://...`, with its schema brought up to date."""
+    """Open `sqlite:///absolute/path` or `postgresql://...` and migrate its schema."""
     path = sqlite_path(url)
     if path is not None:
         return await _open_sqlite(path, schema or SCHEMA, on_death)

@@ -18,11 +18,11 @@ import asyncpg
 import structlog
 
 from everturn.errors import StoreUnavailable
-from everturn.meters import StoreMeters
 from everturn.store.death import OnDeath, end_process
 from everturn.store.interface import GRACE_S, Op, P, Rows, sql
 from everturn.store.migrations import SCHEMA, load
 from everturn.store.postgres_server import PostgresServer, is_conflict, is_damage, is_fault
+from everturn.telemetry.meters import StoreMeters
 
 if TYPE_CHECKING:
     from everturn.store.postgres_server import Connection
@@ -32,22 +32,23 @@ Call = tuple[Callable[..., Op[Any]], tuple[Any, ...], dict[str, Any], "asyncio.F
 
 BEGIN = "BEGIN"
 BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"  # one view for all its statements
-INSTANCE_LOCK = 0x45564552  # the class of the advisory locks that say who is alive
+INSTANCE_LOCK = 0x45564552  # the class of the advisory locks of running instances
 LARGEST_INSTANCE = 2**31 - 1
 FIRST_DELAY_S = 0.01
 LONGEST_DELAY_S = 1.0
 PING_S = 5.0
+GROW_AFTER_S = 0.02  # about what a new connection takes
 KEPT_TEXTS = 4096
 
 log = structlog.get_logger()
 
 
-class Fault(Exception):
-    """It did not happen, or we cannot know: run it again."""
+class ConnectionFault(Exception):
+    """The transaction failed or its outcome is unknown: run it again."""
 
 
-class OwnError(Exception):
-    """Carries what the operation itself raised, so that it is never taken for a fault."""
+class OperationError(Exception):
+    """Wraps an error that the operation itself raised, so that it is never taken for a fault."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class PostgresStore:
         close_within_s: float = 5.0,
         grace_s: float = GRACE_S,
     ) -> None:
-        """Use `open`: it brings the schema up to date first."""
+        """Use `open`: it migrates the schema first."""
         self.commits = 0
         self.operations = 0
         self._meters = StoreMeters()
@@ -75,10 +76,11 @@ class PostgresStore:
         self._create_future = self._loop.create_future
         self._calls: deque[Call] = deque()
         self._idle: list[asyncio.Future[None]] = []
-        self._links = [Link(server, first), *(Link(server) for _ in range(connections - 1))]
+        self._links = [PostgresLink(server, first), *(PostgresLink(server) for _ in range(connections - 1))]
         self._workers: list[asyncio.Task[None]] = []
+        self._growing: asyncio.TimerHandle | None = None
         self._keeper: asyncio.Task[None] | None = None
-        self._faults: dict[object, str] = {}
+        self._faults = Faults(server)
         self._busy = 0
         self._finished = asyncio.Event()
         self._accepting = True
@@ -98,14 +100,14 @@ class PostgresStore:
         close_within_s: float = 5.0,
         grace_s: float = GRACE_S,
     ) -> Self:
-        """Bring the schema up to date; further connections are made when they are needed."""
+        """Migrate the schema; further connections are opened when they are needed."""
         migrations = load(schema / "postgres")
         server = PostgresServer.at(url, command_timeout_s, migrations)
         first = await server.prepare(migrations)
         return cls(server, first, connections, on_death, close_within_s, grace_s)
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-        """Run and commit; returns after the commit is durable."""
+        """Run the operation and commit it; the future resolves after the commit is durable."""
         future: asyncio.Future[T] = self._create_future()
         self._accept((operation, args, kwargs, future, False))
         return future
@@ -116,8 +118,8 @@ class PostgresStore:
         self._accept((operation, args, kwargs, future, True))
         return future
 
-    async def hold(self, instance: int) -> None:
-        """Keep an advisory lock on a connection of its own: the server frees it when we die."""
+    async def lock_instance(self, instance: int) -> None:
+        """Hold an advisory lock on a connection of its own: the server frees it when this process dies."""
         if not 0 < instance <= LARGEST_INSTANCE:
             raise ValueError(f"the server's locks have no number for instance {instance}")
         if self._keeper is not None:
@@ -127,28 +129,28 @@ class PostgresStore:
         await held.wait()
 
     async def alive(self) -> set[int]:
-        """Who holds such a lock in this database now."""
+        """Return the instances that hold such a lock in this database now."""
         return await self.read(find_alive)
 
     async def now(self) -> float:
-        """The server's clock."""
+        """Return the server's clock."""
         return await self.read(find_time)
 
-    async def settled(self) -> None:
-        """Wait until the server has run for the grace: it freed all locks when it stopped, and the living take theirs again."""
+    async def locks_settled(self) -> None:
+        """Wait until the server has run for the grace: it freed all locks when it stopped, and instances lock again."""
         left_s = self._grace_s - await self.read(find_uptime)
         await asyncio.sleep(min(max(0.0, left_s), self._grace_s))  # its clock may have been set back
 
     def trouble(self) -> str | None:
-        """What keeps us from committing or reading now."""
+        """Return what keeps the store from committing or reading now, or None."""
         return next(iter(self._faults.values()), None)
 
     def meters(self) -> StoreMeters:
-        """How long commits and reads took: every operation is a transaction of its own."""
+        """Return how long commits and reads took: every operation is a transaction of its own."""
         return replace(self._meters, waiting=len(self._calls))
 
     async def close(self) -> None:
-        """Finish what was accepted, unless nothing moves any more; then let go of the connections."""
+        """Finish the accepted operations, unless there is no progress any more; then close the connections."""
         self._accepting = False
         while self._calls or self._busy:
             self._finished.clear()
@@ -157,12 +159,14 @@ class PostgresStore:
                 await asyncio.wait_for(self._finished.wait(), within_s)
             except TimeoutError:
                 break
+        if self._growing is not None:
+            self._growing.cancel()
         tasks = [*self._workers, *([self._keeper] if self._keeper else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for call in self._calls:
-            reject(call[3], self._gave_up())
+            reject(call[3], self._closed_error())
         await asyncio.gather(*(link.close() for link in self._links))
 
     def _accept(self, call: Call) -> None:
@@ -175,8 +179,18 @@ class PostgresStore:
             if not waiting.done():
                 waiting.set_result(None)
                 return
-        if len(self._workers) < len(self._links):
-            self._workers.append(self._start(self._serve(self._links[len(self._workers)])))
+        if not self._workers:
+            self._grow()
+        elif self._growing is None and len(self._workers) < len(self._links):
+            self._growing = self._loop.call_later(GROW_AFTER_S, self._grow)
+
+    def _grow(self) -> None:
+        """Use one more connection while calls wait. Making one takes longer than a short wait for one that is busy."""
+        self._growing = None
+        if not self._calls or len(self._workers) == len(self._links):
+            return
+        self._workers.append(self._start(self._serve(self._links[len(self._workers)])))
+        self._growing = self._loop.call_later(GROW_AFTER_S, self._grow)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
@@ -187,8 +201,8 @@ class PostgresStore:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_death(error)
 
-    async def _serve(self, link: Link) -> None:
-        """A connection's life: one call after the other."""
+    async def _serve(self, link: PostgresLink) -> None:
+        """Run the queued calls on one connection, one after the other."""
         while True:
             while not self._calls:
                 waiting = self._create_future()
@@ -199,21 +213,21 @@ class PostgresStore:
             try:
                 await self._settle(link, call)
             except asyncio.CancelledError:
-                reject(call[3], self._gave_up())
+                reject(call[3], self._closed_error())
                 raise
             finally:
                 self._busy -= 1
                 self._finished.set()
 
-    async def _settle(self, link: Link, call: Call) -> None:
-        """Run the call until it has an outcome. A cancelled caller is not told, its operation stands."""
-        patience = Patience()
+    async def _settle(self, link: PostgresLink, call: Call) -> None:
+        """Run the call until it has an outcome. A cancelled caller gets none; its operation stays committed."""
+        patience = GrowingPause()
         while True:
             began = time.perf_counter()
             try:
                 result = await link.transact(call)
-            except Fault as fault:
-                self._note(link, fault.__cause__)
+            except ConnectionFault as fault:
+                self._faults.note(link, fault.__cause__)
                 await patience.wait()
             except Exception as error:  # noqa: BLE001  the caller's
                 reject(call[3], error)
@@ -222,7 +236,7 @@ class PostgresStore:
                 self._committed(call, result, time.perf_counter() - began)
                 break
         if self._faults:
-            self._faults.pop(link, None)  # whatever came of it, the server answered
+            self._faults.pop(link, None)  # whatever the outcome, the server answered
 
     def _committed(self, call: Call, result: object, took: float) -> None:
         self.commits += 1
@@ -236,39 +250,48 @@ class PostgresStore:
             call[3].set_result(result)
 
     async def _keep(self, instance: int, held: asyncio.Event) -> None:
-        patience = Patience()
+        patience = GrowingPause()
         while True:
             try:
-                async with Lock(self._server, instance) as lock:
+                async with InstanceLock(self._server, instance) as lock:
                     held.set()
                     self._faults.pop("hold", None)
-                    patience = Patience()
+                    patience = GrowingPause()
                     await lock.lost()
-            except Exception as error:  # noqa: BLE001  whatever it is, we must be seen as alive again
-                self._note("hold", error)
+            except Exception as error:  # noqa: BLE001  whatever it is, the instance must be locked again
+                self._faults.note("hold", error)
             await patience.wait()
 
-    def _note(self, who: object, error: BaseException | None) -> None:
-        if not isinstance(error, Exception) or is_conflict(error):
-            return
-        words = self._server.words(error)
-        if who not in self._faults:
-            log.warning("store.trouble", what=words)
-        self._faults[who] = words
-
-    def _gave_up(self) -> StoreUnavailable:
+    def _closed_error(self) -> StoreUnavailable:
         return StoreUnavailable(f"closed before it could be written: {self.trouble() or 'it took too long'}")
 
 
-class Link:
-    """One connection, made again after a fault."""
+class Faults(dict[object, str]):
+    """The faults of connections now: a sentence for each connection that has one."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        super().__init__()
+        self._server = server
+
+    def note(self, part: object, error: BaseException | None) -> None:
+        """Remember a fault until the part works again, and log it the first time. A conflict is none."""
+        if not isinstance(error, Exception) or is_conflict(error):
+            return
+        text = self._server.text(error)
+        if part not in self:
+            log.warning("store.trouble", what=text)
+        self[part] = text
+
+
+class PostgresLink:
+    """One connection to PostgreSQL, reopened after a fault."""
 
     def __init__(self, server: PostgresServer, connection: Connection | None = None) -> None:
         self._server = server
         self._connection = connection
 
     async def transact(self, call: Call) -> Any:
-        """Run one operation and commit. Raises Fault when it must be run again, else the operation's error."""
+        """Run one operation and commit. Raises ConnectionFault when it must be run again, else the operation's error."""
         operation, args, kwargs, _, reading = call
         try:
             if self._connection is None:
@@ -277,13 +300,13 @@ class Link:
             await connection.execute(BEGIN_READING if reading else BEGIN)
             result = await drive(operation(*args, **kwargs), connection)
             await connection.execute("COMMIT")
-        except OwnError as own:
+        except OperationError as own:
             await self._roll_back()
             raise own.error from None
         except Exception as error:
             if self._is_fault(error, reading=reading):
                 await self._leave(error)
-                raise Fault from error
+                raise ConnectionFault from error
             await self._roll_back()
             if is_damage(error):
                 raise self._server.explain(error) from error
@@ -303,10 +326,10 @@ class Link:
             return True
         if reading and isinstance(error, asyncpg.ReadOnlySQLTransactionError):
             return False  # it tried to write
-        return is_fault(error) or self._server.is_upset(error)
+        return is_fault(error) or self._server.is_schema_fault(error)
 
     async def _leave(self, error: Exception) -> None:
-        """After a conflict the connection is good; after anything else nobody knows."""
+        """Roll back after a conflict; drop the connection after anything else, as its state is unknown."""
         if is_conflict(error):
             await self._roll_back()
         elif self._connection is not None:
@@ -323,8 +346,8 @@ class Link:
             self._connection = None
 
 
-class Lock:
-    """The advisory lock that says an instance is alive, for as long as its connection is."""
+class InstanceLock:
+    """The advisory lock of a running instance, held for as long as its connection is open."""
 
     def __init__(self, server: PostgresServer, instance: int) -> None:
         self._server = server
@@ -345,7 +368,7 @@ class Lock:
         self._connection.terminate()
 
     async def lost(self) -> None:
-        """Return when the connection is gone; ask now and then, a dead network tells nobody."""
+        """Wait until the connection is lost; ping it now and then, as a dead network reports nothing."""
         while not self._lost.is_set():
             try:
                 await asyncio.wait_for(self._lost.wait(), PING_S)
@@ -353,8 +376,8 @@ class Lock:
                 await self._connection.execute("SELECT 1")
 
 
-class Patience:
-    """A delay that grows up to a second, a little different for everybody."""
+class GrowingPause:
+    """A delay that doubles up to a second, with jitter."""
 
     def __init__(self) -> None:
         self._delay_s = FIRST_DELAY_S
@@ -364,8 +387,8 @@ class Patience:
         self._delay_s = min(self._delay_s * 2, LONGEST_DELAY_S)
 
 
-class Texts(dict[str, str]):
-    """Our marks as PostgreSQL's row locks; each text is translated once."""
+class PostgresTexts(dict[str, str]):
+    """Translates the marks of a statement into PostgreSQL's row locks; each text once."""
 
     def __missing__(self, text: str) -> str:
         if len(self) >= KEPT_TEXTS:
@@ -376,7 +399,7 @@ class Texts(dict[str, str]):
         return native
 
 
-texts = Texts()
+texts = PostgresTexts()
 
 
 def find_alive() -> Op[set[int]]:
@@ -407,7 +430,7 @@ async def drive(operation: Op[Any], connection: Connection) -> Any:
         except StopIteration as end:
             return end.value
         except Exception as error:
-            raise OwnError(error) from error
+            raise OperationError(error) from error
         rows = [tuple(record) for record in await connection.fetch(texts[text], *args)]
 
 

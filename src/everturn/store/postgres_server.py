@@ -1,4 +1,4 @@
-"""The PostgreSQL server: how connections to it are made, and what its errors mean. No password leaves this file."""
+"""Connects to the PostgreSQL server, migrates its schema and explains its errors. No password leaves this file."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 STATEMENTS = 512  # prepared statements a connection keeps
 CONNECT_WITHIN_S = 10.0
 MIGRATE_WITHIN_S = 86_400.0  # a large table takes its time; it is not the network that is dead
-MIGRATION_LOCK = 0x6576657274757271  # nobody else's number, we hope
+MIGRATION_LOCK = 0x6576657274757271  # a number that no other program should use
 SETTINGS = {
     "application_name": "everturn",
     "jit": "off",  # our statements are short, compiling them costs more than running them
     "idle_in_transaction_session_timeout": "15000",  # a frozen process must not keep its row locks
 }
 
-REFUSED = ("28", "3D", "42501")  # who we are, which database, what we may do
-CONFLICTS = ("40001", "40P01", "55P03")  # somebody was quicker: run it again
-UPSET = ("3F", "42501")  # our tables are away or closed to us: somebody restores a backup, or takes rights
+REFUSED = ("28", "3D", "42501")  # authentication, unknown database, missing privilege
+CONFLICTS = ("40001", "40P01", "55P03")  # another transaction was quicker: run it again
+SCHEMA_FAULTS = ("3F", "42501")  # our tables are missing or closed: a backup is restored, or rights were revoked
 UNDEFINED_TABLE = "42P01"  # the same, if it is one of ours
 DAMAGED = ("XX001", "XX002")  # a page or an index
 FAULTS = ("08", "53", "57", "58", "40", "25006", "25P03", "55P03")
@@ -47,7 +47,7 @@ class PostgresServer:
         return cls(url, command_timeout_s, without_password(url), tables_of(migrations))
 
     async def connect(self) -> Connection:
-        """A new connection; its commands give up after a while, so that a dead network is noticed."""
+        """Open a connection; its commands time out, so that a dead network is noticed."""
         return await asyncpg.connect(
             self.url,
             timeout=CONNECT_WITHIN_S,
@@ -58,7 +58,7 @@ class PostgresServer:
         )
 
     async def prepare(self, migrations: list[Migration]) -> Connection:
-        """Bring the schema up to date; of several starts at once, one does it. Returns the connection on which that was done."""
+        """Migrate the schema; of several starts at once, one does it. Returns the connection that was used."""
         try:
             connection = await self.connect()
             try:
@@ -82,36 +82,36 @@ class PostgresServer:
                     await connection.execute(migration.text, timeout=MIGRATE_WITHIN_S)
                     await connection.execute(INSERT_VERSION, migration.version, time.time())
 
-    def is_upset(self, error: Exception) -> bool:
-        """What keeps every operation from its rows, though the server answers; it passes when somebody puts it right."""
+    def is_schema_fault(self, error: Exception) -> bool:
+        """Tell whether our tables are missing or not permitted: it passes when an administrator repairs it."""
         if sqlstate(error) == UNDEFINED_TABLE:
             return any(f'"{name}"' in str(error) for name in self.tables)
-        return sqlstate(error).startswith(UPSET)
+        return sqlstate(error).startswith(SCHEMA_FAULTS)
 
     def explain(self, error: Exception) -> StoreError | ConfigError:
-        """What an error at the start means to the owner."""
+        """Return the error for the owner that an error at the start means."""
         if is_fault(error):
-            return StoreUnavailable(self.words(error))
+            return StoreUnavailable(self.text(error))
         state = sqlstate(error)
         if state.startswith(REFUSED):
-            return StoreUnusable(f"{self.name} refuses us ({error}): correct store.url, or the server's rights")
+            return StoreUnusable(f"{self.name} refuses access ({error}): correct store.url, or the server's rights")
         if is_damage(error):
             return StoreUnusable(f"{self.name} is damaged ({error}): restore a backup")
         if state:
             return StoreUnusable(f"{self.name} cannot be used ({error})")
-        if not isinstance(error, ValueError):  # the client gave up on a connection
-            return StoreUnavailable(self.words(error))
+        if not isinstance(error, ValueError):  # the client closed a connection
+            return StoreUnavailable(self.text(error))
         return ConfigError(
             f"store.url {self.name!r} is not a PostgreSQL address: write postgresql://user@host/database"
         )
 
-    def words(self, error: Exception) -> str:
-        """One sentence for a fault of the server or the network."""
+    def text(self, error: Exception) -> str:
+        """Return one sentence for a fault of the server or the network."""
         if sqlstate(error) == "53100":
             return f"the disk of {self.name} is full: free some space there"
         if sqlstate(error) and not sqlstate(error).startswith("08"):
-            return f"{self.name} cannot serve us now ({error})"
-        return f"{self.name} cannot be reached ({str(error) or type(error).__name__}): see the server and the network"
+            return f"{self.name} cannot serve requests now ({error})"
+        return f"{self.name} cannot be reached ({str(error) or type(error).__name__}): check the server and the network"
 
 
 def sqlstate(error: Exception) -> str:
@@ -119,12 +119,12 @@ def sqlstate(error: Exception) -> str:
 
 
 def is_fault(error: Exception) -> bool:
-    """Something that passes: the network, the server, or another transaction in the way."""
+    """Tell whether the error is temporary: the network, the server, or a conflicting transaction."""
     return isinstance(error, OSError) or sqlstate(error).startswith(FAULTS)
 
 
 def is_damage(error: Exception) -> bool:
-    """The server found that its own files make no sense."""
+    """Tell whether the server found its own files damaged."""
     return sqlstate(error) in DAMAGED
 
 

@@ -12,19 +12,19 @@ from typing import Self, TypeVar
 import apsw
 
 from everturn.errors import StoreUnavailable
-from everturn.meters import StoreMeters, merged
 from everturn.store.death import OnDeath, end_process
 from everturn.store.interface import Op, P
 from everturn.store.migrations import SCHEMA, load
 from everturn.store.sqlite_file import SQLiteFile
-from everturn.store.sqlite_threads import GROUP, Call, Calls, Reader, Writer
+from everturn.store.sqlite_threads import GROUP, Call, Calls, SQLiteReader, SQLiteWriter
+from everturn.telemetry.meters import StoreMeters, merged
 
 T = TypeVar("T")
 READERS = 2
 
 
 class SQLiteStore:
-    """A home's database file. Nobody else opens it while we do."""
+    """The database file of a home. No other program opens it meanwhile."""
 
     def __init__(
         self, file: SQLiteFile, anchor: apsw.Connection, on_death: OnDeath = end_process, close_within_s: float = 5.0
@@ -32,13 +32,13 @@ class SQLiteStore:
         """Use `open`: it checks the file first."""
         loop = asyncio.get_running_loop()
         reads: Calls = queue.SimpleQueue()
-        self._writer = Writer(file, anchor, loop, on_death, close_within_s)
-        self._readers = [Reader(file, reads, loop, on_death, close_within_s) for _ in range(READERS)]
+        self._writer = SQLiteWriter(file, anchor, loop, on_death, close_within_s)
+        self._readers = [SQLiteReader(file, reads, loop, on_death, close_within_s) for _ in range(READERS)]
         self._held: set[int] = set()
         self._accepting = True
         self._create_future = loop.create_future
         self._call_soon = loop.call_soon
-        self._asked: list[Call] = []  # what the event loop's present iteration has asked for so far
+        self._asked: list[Call] = []  # the operations of the event loop's present iteration so far
         self._handed_over = 0
         self._put = self._writer.calls.put
         self._put_read = reads.put
@@ -53,23 +53,23 @@ class SQLiteStore:
         on_death: OnDeath = end_process,
         close_within_s: float = 5.0,
     ) -> Self:
-        """Check the file, bring its schema up to date, start the threads."""
+        """Check the file, migrate its schema, start the threads."""
         file = SQLiteFile(path, vfs)
         anchor = await asyncio.to_thread(file.prepare, load(schema / "sqlite"))
         return cls(file, anchor, on_death, close_within_s)
 
     @property
     def commits(self) -> int:
-        """Groups that were committed and synced."""
+        """How many groups were committed and synced."""
         return self._writer.commits
 
     @property
     def operations(self) -> int:
-        """Operations that were committed."""
+        """How many operations were committed."""
         return self._writer.operations
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-        """Run and commit; returns after the commit is durable."""
+        """Run the operation and commit it; the future resolves after the commit is durable."""
         future: asyncio.Future[T] = self._create_future()
         if self._accepting:
             if not self._asked:
@@ -80,7 +80,7 @@ class SQLiteStore:
         return future
 
     def read(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-        """Run on a reader, beside the writer; the operation only selects."""
+        """Run an operation that only selects, on a reader beside the writer."""
         future: asyncio.Future[T] = self._create_future()
         if self._accepting:
             self._put_read([(operation, args, kwargs, future)])
@@ -88,33 +88,33 @@ class SQLiteStore:
             future.set_exception(StoreUnavailable("the store is closed"))
         return future
 
-    async def hold(self, instance: int) -> None:
-        """The home's lock already says that we are the only one alive."""
+    async def lock_instance(self, instance: int) -> None:
+        """Remember the number: the home's file lock already proves that no other instance runs."""
         self._held = {instance}
 
     async def alive(self) -> set[int]:
-        """Ourselves: whoever holds the home knows that every other instance of it is dead."""
+        """Return this instance alone: the process that locks the home knows that every other instance is dead."""
         return set(self._held)
 
     async def now(self) -> float:
-        """The machine's clock: the file has no other."""
+        """Return the machine's clock: the file has no other."""
         return time.time()
 
-    async def settled(self) -> None:
-        """At once: the home's lock does not end before its process."""
+    async def locks_settled(self) -> None:
+        """Return at once: the home's lock does not end before its process."""
 
     def trouble(self) -> str | None:
-        """What keeps us from committing or reading now."""
-        return next((words for thread in (self._writer, *self._readers) if (words := thread.trouble())), None)
+        """Return what keeps the store from committing or reading now, or None."""
+        return next((text for thread in (self._writer, *self._readers) if (text := thread.trouble())), None)
 
     def meters(self) -> StoreMeters:
-        """How long commits and reads took; each thread counts for itself."""
+        """Return how long commits and reads took; each thread counts for itself."""
         read = merged(reader.took for reader in self._readers)
         waiting = len(self._asked) + self._handed_over - self._writer.taken
         return StoreMeters(self._writer.took, self._writer.groups, read, waiting)
 
     async def close(self) -> None:
-        """Finish what was accepted, then let go of the file. The writer goes last and leaves no WAL behind."""
+        """Finish the accepted operations, then close the file. The writer ends last and leaves no WAL behind."""
         self._accepting = False
         self._put_read(None)
         for reader in self._readers:
@@ -124,7 +124,7 @@ class SQLiteStore:
         await self._writer.ended()
 
     def _hand_over(self) -> None:
-        """Give the writer at once what one iteration of the event loop has asked for, so that it shares a sync.
+        """Pass all operations of one event loop iteration to the writer at once, so that they share a sync.
 
         A writer that took each operation as it comes would begin with the first one and let the others wait for a second sync.
         """

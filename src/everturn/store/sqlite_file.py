@@ -1,4 +1,4 @@
-"""The SQLite file: is it ours and sound, how connections to it are made, and what its errors mean in plain words.
+"""Checks, migrates and opens the SQLite file, and explains its errors.
 
 A file that must not be used is refused before anything is written, so its bytes stay as they are.
 """
@@ -18,13 +18,13 @@ from everturn.errors import StoreError, StoreUnavailable, StoreUnusable
 from everturn.store.migrations import CREATE_TABLE, INSERT_VERSION, SELECT_VERSION, TABLE, Migration, missing
 
 STATEMENTS = 64  # apsw looks through all of them for each execution, so not more than we use
-BUSY_MS = 1000  # how long we wait for another program that holds the file
+BUSY_MS = 1000  # how long to wait for another program that locks the file
 WAL_LIMIT = 16 * 1024 * 1024  # bytes the WAL file is cut back to when it starts anew
 WRITER_CACHE_KIB = 65_536  # the upper levels of every index of a large home
 READER_CACHE_KIB = 4 * 1024
 
 _MAGIC = b"SQLite format 3\0"
-_WORDS: tuple[tuple[type[apsw.Error], str], ...] = (
+_SENTENCES: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.FullError, "the disk is full: free some space for {path}"),
     (apsw.ReadOnlyError, "{path} is read-only: make the file and its directory writable"),
     (apsw.CantOpenError, "{path} cannot be opened: see that it exists and that its directory is writable"),
@@ -36,19 +36,19 @@ _WORDS: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.AuthError, "access to {path} was denied: see its owner and mode"),
     (apsw.IOError, "the disk reports an error for {path} ({error}): see the system's log"),
 )
-ENVIRONMENTAL = tuple(kind for kind, _ in _WORDS)
+ENVIRONMENTAL = tuple(kind for kind, _ in _SENTENCES)
 DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 
 
 @dataclass(frozen=True, slots=True)
 class SQLiteFile:
-    """Where the database is, and through which VFS it is reached (None: the system's own)."""
+    """The path of the database, and the VFS through which it is opened (None: the system's own)."""
 
     path: Path
     vfs: str | None = None
 
     def prepare(self, migrations: list[Migration]) -> apsw.Connection:
-        """Check the file, create it if it is missing, bring its schema up to date. Returns the anchor."""
+        """Check the file, create it if it is missing, migrate its schema. Returns the anchor connection."""
         made = self._create_if_missing()
         try:
             self._check_header()
@@ -62,7 +62,7 @@ class SQLiteFile:
             raise error if isinstance(error, StoreError) else self.explain(error) from error
 
     def writer(self) -> apsw.Connection:
-        """The one connection that writes; it never creates the file anew."""
+        """Open the one connection that writes; it never creates the file."""
         db = self._connect(apsw.SQLITE_OPEN_READWRITE)
         if db.readonly("main"):
             raise apsw.ReadOnlyError(f"{self.path} is read-only")
@@ -72,31 +72,31 @@ class SQLiteFile:
         return db
 
     def reader(self) -> apsw.Connection:
-        """A connection that can only read."""
+        """Open a connection that can only read."""
         db = self._connect(apsw.SQLITE_OPEN_READONLY)
         db.pragma("cache_size", -READER_CACHE_KIB)
         return db
 
     def anchor(self) -> apsw.Connection:
-        """A connection that only stays open: while there is one, SQLite does not read the WAL anew, and what a failed
-        sync left there is written again instead of being taken for committed.
+        """Open a connection that only stays open: while there is one, SQLite does not read the WAL again, and what a failed
+        sync left there is rewritten instead of being taken for committed.
         """
         db = self.reader()
         db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         return db
 
     def explain(self, error: Exception) -> StoreError:
-        """What an error means to the owner, and what helps."""
+        """Return the error for the owner: what is wrong, and what to do."""
         if isinstance(error, DAMAGED):
             return StoreUnusable(f"{self.path} is damaged ({error}): restore a backup, or move it away to start empty")
         if isinstance(error, (apsw.FullError, apsw.BusyError, apsw.IOError, apsw.NoMemError)) or is_full(error):
-            return StoreUnavailable(self.words(error))
-        return StoreUnusable(self.words(error))
+            return StoreUnavailable(self.sentence(error))
+        return StoreUnusable(self.sentence(error))
 
-    def words(self, error: Exception) -> str:
-        """One sentence for an error of the disk or the system."""
+    def sentence(self, error: Exception) -> str:
+        """Return one sentence for an error of the disk or the system."""
         kind = apsw.FullError() if is_full(error) else error
-        text = next((text for known, text in _WORDS if isinstance(kind, known)), "{path} cannot be used: {error}")
+        text = next((text for known, text in _SENTENCES if isinstance(kind, known)), "{path} cannot be used: {error}")
         return text.format(path=self.path, error=error)
 
     def _connect(self, flags: int, name: str | None = None) -> apsw.Connection:
@@ -109,7 +109,7 @@ class SQLiteFile:
         return db
 
     def _create_if_missing(self) -> bool:
-        """Made by us before SQLite touches it, so that nobody else can ever read it."""
+        """Create the file before SQLite opens it, so that no other user can ever read it."""
         if not self.path.parent.is_dir():
             raise StoreUnusable(f"the directory {self.path.parent} does not exist: create it, or correct store.url")
         try:
@@ -131,7 +131,7 @@ class SQLiteFile:
             raise StoreUnusable(f"{self.path} is cut short: restore a backup, or move it away to start empty")
 
     def _check_schema(self, migrations: list[Migration]) -> None:
-        """Read without leaving a trace: a read-only connection, and no lock files where there is no WAL."""
+        """Check the schema version without writing: a read-only connection, and no lock files where there is no WAL."""
         if self._is_empty() and not self._has_wal():
             return
         name = f"file:{quote(str(self.path))}?mode=ro" + ("" if self._has_wal() else "&immutable=1")
@@ -165,7 +165,7 @@ class SQLiteFile:
             db.close(True)
 
     def _make_owner_only(self) -> None:
-        """SQLite gives its side files the mode of the database."""
+        """Restrict the file and its side files to the owner; SQLite gives new side files the mode of the database."""
         for path in (self.path, self._side("-wal"), self._side("-shm")):
             if path.exists() and path.stat().st_mode & 0o077:
                 path.chmod(0o600)
@@ -186,12 +186,12 @@ class SQLiteFile:
 
 
 def is_full(error: Exception) -> bool:
-    """A full disk, or a quota that is used up."""
+    """Tell whether the disk is full, or a quota used up."""
     return isinstance(error, apsw.FullError) or getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
 
 
 def claimed_size(header: bytes) -> int:
-    """How long the file says it is; 0 when an old program wrote it last and its word does not count."""
+    """Return the file size that the header claims; 0 when an old SQLite wrote it last, as the field is then stale."""
     if header[24:28] != header[92:96]:
         return 0
     page = int.from_bytes(header[16:18], "big")

@@ -1,4 +1,4 @@
-"""The threads of the SQLite engine. What waits when the writer wakes shares one transaction and one sync.
+"""The threads of the SQLite engine. Operations that are queued when the writer wakes share one transaction and one sync.
 
 A fault of the disk or the system is waited out, with a growing delay; an error of the operation itself is its caller's.
 """
@@ -19,10 +19,10 @@ import apsw
 import structlog
 
 from everturn.errors import StoreUnavailable
-from everturn.meters import GROUPS, INSTANT, Histogram
 from everturn.store.death import OnDeath
 from everturn.store.interface import Op
 from everturn.store.sqlite_file import DAMAGED, ENVIRONMENTAL, SQLiteFile
+from everturn.telemetry.meters import GROUPS, INSTANT, Histogram
 
 Call = tuple[Callable[..., Op[Any]], tuple[Any, ...], dict[str, Any], "asyncio.Future[Any]"]
 Calls = queue.SimpleQueue[list[Call] | None]
@@ -35,10 +35,10 @@ READS = 8  # reads that one reader takes at once
 FIRST_DELAY_S = 0.01
 LONGEST_DELAY_S = 1.0
 FAILURES_IN_A_ROW = 3  # then it is not one operation's page that is bad: wait before the next try
-QUIET_S = 1.0  # nothing to do for so long: tidy up
+QUIET_S = 1.0  # after so long without work: checkpoint and vacuum
 BETWEEN_VACUUMS_S = 0.02
 CHECKPOINT_PAGES = 4000  # 16 MiB: pages that change often are copied once
-RESTART_PAGES = 8000  # the WAL did not start anew by itself: wait until the readers let go of it
+RESTART_PAGES = 8000  # the WAL did not restart by itself: wait until the readers release it
 SPARE_PAGES = 1024  # free pages the file may keep
 VACUUM_PAGES = 512  # pages given back at once: no operation waits long for it
 KEPT_TEXTS = 4096
@@ -53,8 +53,8 @@ class WroteThenFailedError(Exception):
     """An operation failed after it had written, in a group without savepoints."""
 
 
-class Link:
-    """One connection, opened when it is needed and again after a fault took it."""
+class SQLiteLink:
+    """One connection to SQLite, opened when it is needed and reopened after a fault."""
 
     def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
         self._connect = connect
@@ -68,11 +68,11 @@ class Link:
     def drop(self) -> None:
         db, self._db = self._db, None
         if db is not None:
-            with contextlib.suppress(apsw.Error):  # it is closed all the same
+            with contextlib.suppress(apsw.Error):  # it is closed in any case
                 db.close()
 
     def roll_back(self) -> None:
-        """End whatever transaction is left."""
+        """Roll back the open transaction, if there is one."""
         try:
             if self._db is not None and self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -80,8 +80,8 @@ class Link:
             self.drop()
 
 
-class Stuck:
-    """Calls that met a fault, and when they are tried again: after a delay that grows while nothing gets better."""
+class RetryQueue:
+    """Calls that met a fault, and when to retry them: after a delay that doubles while the fault lasts."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -104,8 +104,8 @@ class Stuck:
         self._delay_s = FIRST_DELAY_S
 
 
-class Thread:
-    """Serves calls with a connection of its own and tells the event loop what came of them."""
+class SQLiteThread:
+    """A thread that runs calls on a connection of its own and passes their outcomes to the event loop."""
 
     environmental: tuple[type[Exception], ...] = ENVIRONMENTAL
     limit = GROUP
@@ -123,25 +123,25 @@ class Thread:
         self.file = file
         self.tidy_after_s: float | None = None
         self.took = Histogram(INSTANT)
-        self.link = Link(self.connect)
+        self.link = SQLiteLink(self.connect)
         self._loop = loop
         self._on_death = on_death
         self._close_within_s = close_within_s
         self._accepting = True
         self._damage: str | None = None
         self._fault: str | None = None
-        self._failing = False  # all that came last met a fault: try nothing new before the delay is over
-        self._stuck = Stuck()
+        self._failing = False  # all calls of the last round met a fault: take no new ones before the delay is over
+        self._retries = RetryQueue()
         self._progress_at = 0.0
         self._over = asyncio.Event()
-        self._thread = threading.Thread(target=self._live, name=f"everturn-{type(self).__name__}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"everturn-{type(self).__name__}", daemon=True)
         self._thread.start()
 
     def trouble(self) -> str | None:
         return self._damage or self._fault
 
     async def ended(self) -> None:
-        """Wait for the thread's end."""
+        """Wait until the thread has ended."""
         await self._over.wait()
         self._thread.join()
 
@@ -153,17 +153,17 @@ class Thread:
         raise NotImplementedError
 
     def serve(self, calls: list[Call]) -> bool:
-        """Run what has just come; says whether any of it passed."""
+        """Run new calls; returns whether any of them passed."""
         return self.one_by_one(calls)
 
     def tidy(self) -> None:
-        """Nothing has come for a while."""
+        """Do maintenance, when no call has come for a while."""
 
-    def farewell(self) -> None:
-        """The thread ends."""
+    def on_end(self) -> None:
+        """Release what the subclass holds, as the thread ends."""
 
     def one_by_one(self, calls: list[Call]) -> bool:
-        """Each alone; those that meet a fault are tried again later, the untried ones first. Says whether any passed."""
+        """Run each call alone; those that meet a fault are retried later, the untried ones first. Returns whether any passed."""
         outcomes: list[Outcome] = []
         failed: list[Call] = []
         failures = 0
@@ -179,29 +179,29 @@ class Thread:
                 failed[:0] = calls[number:]
                 break
         if failed:
-            self._stuck.keep(failed)
-        self.all_is_well()
-        self.tell(outcomes)
+            self._retries.keep(failed)
+        self.clear_fault()
+        self.settle_callers(outcomes)
         return bool(outcomes)
 
-    def all_is_well(self) -> None:
-        """Unless something is stuck."""
-        if self._fault and not self._stuck.calls:
-            self._stuck.forget()
+    def clear_fault(self) -> None:
+        """Forget the fault, unless calls still wait for a retry."""
+        if self._fault and not self._retries.calls:
+            self._retries.forget()
             self._fault = None
 
-    def tell(self, outcomes: list[Outcome]) -> None:
-        """Settle the callers' futures, all in one hop to the event loop."""
+    def settle_callers(self, outcomes: list[Outcome]) -> None:
+        """Settle the futures of the callers, all in one hop to the event loop."""
         if outcomes:
             self._loop.call_soon_threadsafe(settle, outcomes)
 
-    def put_right(self, error: Exception) -> None:
-        """Leave the failed transaction; where its outcome is unknown, the connection too."""
+    def leave_transaction(self, error: Exception) -> None:
+        """Roll back the failed transaction; where its outcome is unknown, drop the connection too."""
         if isinstance(error, self.environmental):
-            words = self.file.words(error)
-            if words != self._fault:
-                log.warning("store.trouble", what=words)
-            self._fault = words
+            text = self.file.sentence(error)
+            if text != self._fault:
+                log.warning("store.trouble", what=text)
+            self._fault = text
         keeps = apsw.FullError, apsw.BusyError, apsw.LockedError
         if isinstance(error, ENVIRONMENTAL) and not isinstance(error, keeps):
             self.link.drop()
@@ -211,15 +211,15 @@ class Thread:
         try:
             outcome = self.attempt(call)
         except Exception as error:  # noqa: BLE001  a fault is waited out, the rest is the caller's
-            self.put_right(error)
+            self.leave_transaction(error)
             if isinstance(error, self.environmental):
                 return None
-            outcome = call[3], None, self._as_ours(error)
+            outcome = call[3], None, self._error_for_caller(error)
         self._progress_at = time.monotonic()
         return outcome
 
-    def _as_ours(self, error: Exception) -> Exception:
-        """The caller's error; damage to the file is named as such and stays our trouble."""
+    def _error_for_caller(self, error: Exception) -> Exception:
+        """Return the error for the caller; damage to the file is named as such and stays the store's trouble."""
         if not isinstance(error, DAMAGED):
             return error
         damage = self.file.explain(error)
@@ -227,39 +227,39 @@ class Thread:
         self._damage = str(damage)
         return damage
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         try:
             self._work()
         except BaseException as error:  # noqa: BLE001  a store without its threads must not look alive
             if not self._loop.is_closed():
                 self._on_death(error)
         finally:
-            self.farewell()
+            self.on_end()
             self.link.drop()
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 self._loop.call_soon_threadsafe(self._over.set)
 
     def _work(self) -> None:
-        while self._accepting or self._stuck.calls:
+        while self._accepting or self._retries.calls:
             calls = self._take()
             if calls:
                 self._failing = not self.serve(calls)
-            if self._stuck.calls and not self._stuck.left_s():
-                self._failing = not self.serve(self._stuck.take()) and self._failing
+            if self._retries.calls and not self._retries.left_s():
+                self._failing = not self.serve(self._retries.take()) and self._failing
             if not self._accepting and time.monotonic() > self._progress_at + self._close_within_s:
                 self._give_up()
 
     def _take(self) -> list[Call]:
-        """Everything that waits, up to the limit; sleeps while there is nothing to do."""
+        """Take all queued calls, up to the limit; sleep while there are none."""
         taken: list[Call] = []
-        if self._stuck.calls and (self._failing or not self._accepting):
-            time.sleep(self._stuck.left_s())
+        if self._retries.calls and (self._failing or not self._accepting):
+            time.sleep(self._retries.left_s())
         else:
-            patience = self._stuck.left_s() if self._stuck.calls else self.tidy_after_s
+            patience = self._retries.left_s() if self._retries.calls else self.tidy_after_s
             try:
                 self._add(taken, self.calls.get(timeout=patience))
             except queue.Empty:
-                if not self._stuck.calls:
+                if not self._retries.calls:
                     self.tidy()
         try:
             while self._accepting and len(taken) < self.limit and self.calls.qsize():
@@ -270,7 +270,7 @@ class Thread:
         return taken
 
     def _add(self, taken: list[Call], calls: list[Call] | None) -> None:
-        """What comes next; None is the end."""
+        """Add queued calls to those taken; None ends the thread."""
         if calls is not None:
             taken += calls
             return
@@ -279,12 +279,12 @@ class Thread:
         self.calls.put(None)  # for the other readers
 
     def _give_up(self) -> None:
-        words = f"closed before it could be written: {self._fault}"
-        self.tell([(call[3], None, StoreUnavailable(words)) for call in self._stuck.take()])
+        text = f"closed before it could be written: {self._fault}"
+        self.settle_callers([(call[3], None, StoreUnavailable(text)) for call in self._retries.take()])
 
 
-class Writer(Thread):
-    """The only one that writes. A group does without savepoints until one of its operations fails half-way."""
+class SQLiteWriter(SQLiteThread):
+    """The only thread that writes. A group runs without savepoints until one of its operations fails half-way."""
 
     def __init__(
         self,
@@ -307,24 +307,24 @@ class Writer(Thread):
         db.set_wal_hook(self._wal_grew)
         return db
 
-    def farewell(self) -> None:
-        """Our own connection goes last: it leaves no WAL behind."""
+    def on_end(self) -> None:
+        """Close the anchor last, so that no WAL is left behind."""
         with contextlib.suppress(apsw.Error):
             self._anchor.close()
 
     def attempt(self, call: Call) -> Outcome:
-        return self._together([call], self._guarded)[0]
+        return self._transact([call], self._with_savepoint)[0]
 
     def serve(self, calls: list[Call]) -> bool:
-        """All in one transaction. If that fails as a whole nothing was promised yet: each is run again alone."""
+        """Run all calls in one transaction. If it fails as a whole nothing was promised yet: each is run again alone."""
         try:
             outcomes = self._group(calls)
         except Exception as error:  # noqa: BLE001  judged one by one
-            self.put_right(error)
+            self.leave_transaction(error)
             passed = self.one_by_one(calls)
         else:
-            self.all_is_well()
-            self.tell(outcomes)
+            self.clear_fault()
+            self.settle_callers(outcomes)
             passed = True
         self.tidy_after_s = QUIET_S
         if self._wal_pages >= self._checkpoint_at:
@@ -332,7 +332,7 @@ class Writer(Thread):
         return passed
 
     def tidy(self) -> None:
-        """Move the WAL into the file, and give free pages back bit by bit."""
+        """Checkpoint the WAL, and vacuum free pages bit by bit."""
         self.tidy_after_s = None
         self._checkpoint()
         try:
@@ -345,12 +345,12 @@ class Writer(Thread):
 
     def _group(self, calls: list[Call]) -> list[Outcome]:
         try:
-            return self._together(calls, self._freely)
+            return self._transact(calls, self._without_savepoint)
         except WroteThenFailedError:
             self.link.roll_back()
-            return self._together(calls, self._guarded)
+            return self._transact(calls, self._with_savepoint)
 
-    def _together(self, calls: list[Call], one: One) -> list[Outcome]:
+    def _transact(self, calls: list[Call], one: One) -> list[Outcome]:
         db = self.link.db()
         execute = db.cursor().execute
         began = time.perf_counter()
@@ -363,44 +363,44 @@ class Writer(Thread):
         self.operations += len(calls)
         return outcomes
 
-    def _freely(self, call: Call, db: apsw.Connection, execute: Execute) -> Outcome:
-        """Without a savepoint: an operation that fails before it wrote anything leaves nothing to undo."""
+    def _without_savepoint(self, call: Call, db: apsw.Connection, execute: Execute) -> Outcome:
+        """Run without a savepoint: an operation that fails before it wrote anything leaves nothing to undo."""
         operation, args, kwargs, future = call
         before = db.total_changes()
         try:
             return future, drive(operation(*args, **kwargs), execute), None
         except Exception as error:
-            if self._is_everybodys(error, db):
+            if self._fails_the_group(error, db):
                 raise
             if db.total_changes() != before:
                 raise WroteThenFailedError from error
             return future, None, error
 
-    def _guarded(self, call: Call, db: apsw.Connection, execute: Execute) -> Outcome:
+    def _with_savepoint(self, call: Call, db: apsw.Connection, execute: Execute) -> Outcome:
         operation, args, kwargs, future = call
         execute("SAVEPOINT operation")
         try:
             outcome: Outcome = future, drive(operation(*args, **kwargs), execute), None
         except Exception as error:
-            if self._is_everybodys(error, db):
+            if self._fails_the_group(error, db):
                 raise
             execute("ROLLBACK TO operation")
             outcome = future, None, error
         execute("RELEASE operation")
         return outcome
 
-    def _is_everybodys(self, error: Exception, db: apsw.Connection) -> bool:
-        """A fault of the disk is, and whatever ended the transaction (a full disk ends all of it)."""
+    def _fails_the_group(self, error: Exception, db: apsw.Connection) -> bool:
+        """Tell whether the whole group failed: a fault of the disk, or an error that ended the transaction."""
         return isinstance(error, ENVIRONMENTAL + DAMAGED) or not db.in_transaction
 
     def _wal_grew(self, _db: apsw.Connection, _name: str, pages: int) -> int:
-        if pages < self._wal_pages:  # it started anew
+        if pages < self._wal_pages:  # it restarted
             self._checkpoint_at = CHECKPOINT_PAGES
         self._wal_pages = pages
         return apsw.SQLITE_OK
 
     def _checkpoint(self) -> None:
-        """Copy the WAL into the file, so that the WAL can start anew; insist when it has grown too long."""
+        """Copy the WAL into the file, so that the WAL can restart; wait for readers when it has grown too long."""
         insist = self._wal_pages >= RESTART_PAGES
         mode = apsw.SQLITE_CHECKPOINT_RESTART if insist else apsw.SQLITE_CHECKPOINT_PASSIVE
         self._checkpoint_at = self._wal_pages + (RESTART_PAGES if insist else CHECKPOINT_PAGES)
@@ -410,8 +410,8 @@ class Writer(Thread):
             log.warning("store.checkpoint_failed", error=str(error), wal_pages=self._wal_pages)
 
 
-class Reader(Thread):
-    """Reads beside the writer, each operation in one short transaction: a long one would hold up the WAL."""
+class SQLiteReader(SQLiteThread):
+    """Reads beside the writer, each operation in one short transaction: a long one would keep the WAL from restarting."""
 
     limit = READS
     environmental = tuple(kind for kind in ENVIRONMENTAL if kind is not apsw.ReadOnlyError)
@@ -431,15 +431,15 @@ class Reader(Thread):
 
 
 class Gives(Enum):
-    """What comes back of a statement."""
+    """What a statement returns."""
 
     ROWS = auto()
     COUNT = auto()  # a row for each that was written, without RETURNING, which costs more
     NOTHING = auto()
 
 
-class Texts(dict[str, tuple[str, Gives]]):
-    """Our `$1` as SQLite's `?1`, which binds by position, and what the statement gives; each text is looked at once."""
+class SQLiteTexts(dict[str, tuple[str, Gives]]):
+    """Translates `$1` into SQLite's `?1`, which binds by position, and says what the statement returns; each text once."""
 
     def __missing__(self, text: str) -> tuple[str, Gives]:
         if len(self) >= KEPT_TEXTS:
@@ -453,7 +453,7 @@ class Texts(dict[str, tuple[str, Gives]]):
         return known
 
 
-texts = Texts()
+texts = SQLiteTexts()
 
 
 def drive(operation: Op[Any], execute: Execute) -> Any:
@@ -476,7 +476,7 @@ def drive(operation: Op[Any], execute: Execute) -> Any:
 
 
 def settle(outcomes: list[Outcome]) -> None:
-    """On the event loop: a caller that was cancelled is not told, its operation stands."""
+    """Settle the futures, on the event loop. A cancelled caller gets no outcome; its operation stays committed."""
     for future, result, error in outcomes:
         if future.done():
             continue

@@ -1,4 +1,4 @@
-"""The web application: lets in who may enter, then hands the request to its endpoint. Every error is JSON."""
+"""The web application: authenticates a request, then passes it to its endpoint. Every error is JSON."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from everturn.decide import web_words
 from everturn.errors import StoreError
 from everturn.model import SessionSource
-from everturn.web.access import Access, NotAdmitted, still_in, visitor_of
-from everturn.web.answers import BadRequest, Header, Reply, answer, not_now, refusal
-from everturn.web.bodies import no_database
-from everturn.web.events import EventStreams, Watched
-from everturn.web.messages import Chats, Messages
-from everturn.web.queries import keepable, place_of, wants_added
-from everturn.web.transcripts import Transcripts
+from everturn.web.access import Access, NotAdmitted, access_check, visitor_of
+from everturn.web.chat.events import EventStreams, Watched
+from everturn.web.chat.messages import Chats, Messages
+from everturn.web.chat.transcripts import Transcripts
+from everturn.web.control.visits import Visits
+from everturn.web.rules import web_texts
 from everturn.web.v1.endpoints import BELOW, V1
-from everturn.web.v1.errors import shaped
-from everturn.web.visits import Visits
+from everturn.web.v1.errors import to_openai_error
+from everturn.web.wire.answers import BadRequest, CompleteResponse, Header, answer, not_now, refusal
+from everturn.web.wire.bodies import no_database
+from everturn.web.wire.queries import keepable, place_of, wants_added
 
 log = structlog.get_logger()
 CHATS = b"/api/chats/"
@@ -33,7 +33,7 @@ BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
 
 
 class WebApp:
-    """An ASGI application. Chats are found in the raw path: a name may hold an encoded slash."""
+    """The ASGI application. Chats are found in the raw path: a name may contain an encoded slash."""
 
     def __init__(
         self,
@@ -60,24 +60,24 @@ class WebApp:
         self._closing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, whatever happens."""
+        """Answer one request; errors become JSON responses."""
         try:
             await self._answer(scope, receive, send)
         except NotAdmitted as error:
-            await answer(send, _shaped(scope, error.reply))
+            await answer(send, _in_client_format(scope, error.reply))
         except BadRequest as error:
             await answer(send, refusal(400, str(error)))
         except StoreError as error:
-            await answer(send, _shaped(scope, not_now(no_database(scope, error))))
+            await answer(send, _in_client_format(scope, not_now(no_database(scope, error))))
         except ClientDisconnect:
-            return  # nobody is there to be answered; it is no fault of ours, so a stranger does not fill the log
+            return  # the client is gone: no answer, and no log line that strangers could cause
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001  reported
-            reply = self._mishap(error, scope["method"], scope["path"])
-            with contextlib.suppress(RuntimeError):  # the answer had begun: it is cut off instead
-                await answer(send, _shaped(scope, reply))
+            reply = self._error_response(error, scope["method"], scope["path"])
+            with contextlib.suppress(RuntimeError):  # the response had begun: it is cut off instead
+                await answer(send, _in_client_format(scope, reply))
 
     def shortcut(self, url: bytes, headers: list[Header]) -> bytes | None:
-        """The chat, still encoded, if this is the head of an ordinary posted message of somebody who may post."""
+        """Return the chat, still encoded, if this is the head of an ordinary posted message with the home's token."""
         if not (url.startswith(CHATS) and url.endswith(MESSAGES)):
             return None
         raw, given, announced = url[len(CHATS) : -len(MESSAGES)], None, None
@@ -92,25 +92,25 @@ class WebApp:
             return None
         return raw if self.access.is_token(given) else None
 
-    async def post(self, raw: bytes, body: bytes) -> Reply:
-        """The answer to a posted message, whatever happens."""
+    async def post(self, raw: bytes, body: bytes) -> CompleteResponse:
+        """Store a posted message and return the response, also for errors."""
         try:
             return await self._messages.take(raw, body)
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001  reported
-            return self._mishap(error, "POST", "messages")
+            return self._error_response(error, "POST", "messages")
 
     def close(self) -> None:
-        """End event streams; what else is under way may finish."""
+        """End event streams; other running requests may finish."""
         self._closing = True
         self._events.close()
         if self._v1 is not None:
             self._v1.close()
 
-    def _mishap(self, error: BaseException, method: str, path: str) -> Reply:
-        """What to say when a request cannot end well."""
+    def _error_response(self, error: BaseException, method: str, path: str) -> CompleteResponse:
+        """Log an error and return its response; during shutdown, 503."""
         if not isinstance(error, asyncio.CancelledError):
             log.error("request failed", method=method, path=path, exc_info=error)
-            return refusal(500, "something went wrong here; the gateway's log says what")
+            return refusal(500, "internal error in the gateway; its log has the details")
         if not self._closing:
             raise error
         return not_now("the gateway is stopping; try again")
@@ -130,7 +130,7 @@ class WebApp:
         raw, _, what = path[len(CHATS) :].partition(b"/")
         method = METHODS.get(what)
         if method is None:
-            await answer(send, refusal(404, "there is nothing here; a chat has /messages, /events and /transcript"))
+            await answer(send, refusal(404, "no such endpoint; a chat has /messages, /events and /transcript"))
         elif scope["method"] != method:
             why = f"use {method} here, not {scope['method']}"
             await answer(send, refusal(405, why, (b"allow", method.encode())))
@@ -142,11 +142,11 @@ class WebApp:
             await self._transcripts(self._key(raw), scope, send)
 
     def _watched(self, raw: bytes, scope: Scope) -> Watched:
-        """A program may watch many chats, but not so many that there is no room for others."""
+        """Return what an event stream shows. A key may open many streams, but not so many that others find no room."""
         visitor = visitor_of(scope)
         person = f"key {visitor.key}" if visitor is not None and visitor.key is not None else ""
-        many = web_words.too_many_streams(MOST_OF_A_KEY)
-        still = still_in(self.access, scope)
+        many = web_texts.too_many_streams(MOST_OF_A_KEY)
+        still = access_check(self.access, scope)
         return Watched(self._key(raw), (), person, still, MOST_OF_A_KEY, many, added=wants_added(scope))
 
     def _chat(self, raw: bytes) -> str:
@@ -159,6 +159,6 @@ class WebApp:
         return self._key_of(self._chats.source(self._chat(raw)))
 
 
-def _shaped(scope: Scope, reply: Reply) -> Reply:
-    """A refusal as the clients of this path read it."""
-    return shaped(reply) if scope["raw_path"].startswith(BELOW) else reply
+def _in_client_format(scope: Scope, reply: CompleteResponse) -> CompleteResponse:
+    """Return an error in the format that clients of this path parse."""
+    return to_openai_error(reply) if scope["raw_path"].startswith(BELOW) else reply

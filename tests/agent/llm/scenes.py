@@ -9,17 +9,17 @@ from typing import Any
 
 from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.toolbox import Place, Tool, ask_nobody
+from everturn.agent.toolbox import Tool, ToolPlace, no_approval
 from everturn.clock import Clock
-from everturn.decide.spending import Limits
-from everturn.gateway.parts import Settings
-from everturn.media import Media
+from everturn.home.files import Media
+from everturn.lifecycle.parts import Settings
 from everturn.model import Effect, Json, Message
 from everturn.testing import FakePlatform, World
-from everturn.testing_model import ModelServer, ScriptedModel, Seen
-from tests.gateway.scenes import said_in, session_of, told
+from everturn.testing.model import LoggedRequest, ModelServer, ScriptedModel
+from everturn.turns.rules.spending import SpendingLimits
+from tests.scenes import said_in, session_of, told
 
-NO_LIMITS = Limits()
+NO_LIMITS = SpendingLimits()
 KEY = "sk-test-0123456789abcdef"
 STALL_S = 777.0
 LINE_SCHEMA: Json = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
@@ -27,7 +27,7 @@ LINE_SCHEMA: Json = {"type": "object", "properties": {"line": {"type": "string"}
 
 @dataclass
 class Impatient:
-    """A clock for the agent alone: waits are noted and over at once; a stall is when `stall` says so."""
+    """A clock for the agent only: waits are recorded and over at once; `stall` decides when a call stalls."""
 
     waits: list[float] = field(default_factory=list)
     at: float = 0.0
@@ -42,7 +42,7 @@ class Impatient:
         return self.at
 
     async def sleep(self, seconds: float) -> None:
-        """Over at once, unless it is the watch over a call."""
+        """Return at once, unless it is the watch over a call."""
         if seconds != STALL_S:
             self.waits.append(seconds)
             return
@@ -63,7 +63,7 @@ class Lines:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tools(self) -> Sequence[Tool] | None:
-        """What it offers now; None while it starts."""
+        """The tool; None while the source starts."""
         if self.starting:
             return None
         return [
@@ -73,12 +73,12 @@ class Lines:
                 parameters=LINE_SCHEMA,
                 run=self._write,
                 effect=Effect.ONCE,
-                ask=str if self.asks else ask_nobody,
+                ask=str if self.asks else no_approval,
             )
             for name in self.names
         ]
 
-    async def _write(self, arguments: Json, place: Place) -> str:
+    async def _write(self, arguments: Json, place: ToolPlace) -> str:
         self.begun.set()
         if self.hold is not None:
             await self.hold.wait()
@@ -96,7 +96,7 @@ class Scene:
     lines: Lines
 
     async def ask(self, text: str, chat: str = "one", **about: str) -> str:
-        """Say something and wait for the next thing on the screen; returns it."""
+        """Write a message and wait for the next text on the screen; returns it."""
         before = len(self.platform.texts(chat))
         self.platform.say(chat, text, **about)
         await self.platform.until(lambda: len(self.platform.texts(chat)) > before)
@@ -114,7 +114,7 @@ class Scene:
         """The messages of every request the model saw."""
         return [seen.asked.messages for seen in self.model.seen]
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[LoggedRequest]:
         """Every request the model saw."""
         return list(self.model.seen)
 
@@ -128,7 +128,7 @@ async def scene(
     agent_clock: Clock | None = None,
     platform: FakePlatform | None = None,
     *,
-    limits: Limits = NO_LIMITS,
+    limits: SpendingLimits = NO_LIMITS,
     **settings: Any,
 ) -> AsyncIterator[Scene]:
     """A gateway with a language model agent; `settings` are LlmSettings."""

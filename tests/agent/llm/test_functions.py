@@ -1,4 +1,4 @@
-"""Functions of the program that asks, with a language model: offered beside the agent's tools, called by the program."""
+"""Functions of an API client, with a language model: offered beside the agent's tools, called by the client."""
 
 import json
 from collections.abc import AsyncIterator
@@ -10,10 +10,10 @@ from openai import AsyncOpenAI
 
 from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
-from everturn.testing_model import Asked, Call, ModelServer, Said, ScriptedModel
+from everturn.testing.model import ModelReply, ModelRequest, ModelServer, ModelToolCall, ScriptedModel
 from tests.agent.llm.scenes import KEY, Lines
 from tests.web.composition import running
-from tests.web.programs import LOOK, client, said
+from tests.web.programs import LOOK, client, user_message
 
 
 @asynccontextmanager
@@ -27,12 +27,12 @@ async def talking(where: Path, model: ScriptedModel) -> AsyncIterator[tuple[Asyn
         await agent.close()
 
 
-def both(asked: Asked) -> Said:
-    """Asks for a tool of ours and a function of theirs together, then for theirs alone."""
+def both(asked: ModelRequest) -> ModelReply:
+    """Calls a tool of ours and a function of the client together, then the function alone."""
     if "rain" in asked.results:
-        return Said("it rains")
-    theirs = Call("look", "{}")
-    return Said("", (theirs,) if asked.results else (Call("write", '{"line": "x"}'), theirs))
+        return ModelReply("it rains")
+    theirs = ModelToolCall("look", "{}")
+    return ModelReply("", (theirs,) if asked.results else (ModelToolCall("write", '{"line": "x"}'), theirs))
 
 
 async def ask(api: AsyncOpenAI, messages: list[Any], **more: Any) -> Any:
@@ -42,7 +42,7 @@ async def ask(api: AsyncOpenAI, messages: list[Any], **more: Any) -> Any:
 async def test_the_model_calls_a_function_and_reads_its_result(tmp_path: Path) -> None:
     model = ScriptedModel(key=KEY)
     async with talking(tmp_path, model) as (api, _):
-        messages: list[Any] = [{"role": "system", "content": "Be brief."}, *said('use look {"at": "x"}')]
+        messages: list[Any] = [{"role": "system", "content": "Be brief."}, *user_message('use look {"at": "x"}')]
         asked = await ask(api, messages)
         [call] = asked.message.tool_calls
         assert (asked.finish_reason, json.loads(call.function.arguments)) == ("tool_calls", {"at": "x"})
@@ -59,7 +59,7 @@ async def test_the_model_calls_a_function_and_reads_its_result(tmp_path: Path) -
 async def test_the_agents_own_tools_run_first_in_a_session_too(tmp_path: Path) -> None:
     model = ScriptedModel(script=both, key=KEY)
     async with talking(tmp_path, model) as (api, lines):
-        asked = await ask(api, said("go"), user="ann")
+        asked = await ask(api, user_message("go"), user="ann")
         [call] = asked.message.tool_calls
         assert (call.function.name, lines.written) == ("look", ["x"])
         done = await ask(api, [{"role": "tool", "tool_call_id": call.id, "content": "rain"}], user="ann")

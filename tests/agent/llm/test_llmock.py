@@ -8,7 +8,7 @@ from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
 from everturn.testing import FakePlatform, World
 from tests.agent.llm.scenes import STALL_S, Impatient
-from tests.gateway.scenes import told
+from tests.scenes import told
 
 TEXT = "The first part of it is here, and this is the end of it."
 

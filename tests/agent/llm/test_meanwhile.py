@@ -1,12 +1,12 @@
-"""What happens around a model turn: people write meanwhile, several people write, the gateway dies while it waits."""
+"""What happens around a model turn: people write meanwhile, several people write, the gateway dies during a wait."""
 
 import asyncio
 from dataclasses import dataclass, field
 
 from everturn.store.interface import Op, sql
 from tests.agent.llm.scenes import STALL_S, Lines, scene
-from tests.agent.llm.test_outcomes import WORDS
-from tests.gateway.scenes import restarted
+from tests.agent.llm.test_outcomes import TEXT
+from tests.scenes import restarted
 from tests.waiting import WAIT_S, within
 
 
@@ -71,7 +71,7 @@ async def test_a_crash_does_not_give_a_failing_call_new_tries(store_url: str) ->
     clock = Holding()
     async with scene(store_url, agent_clock=clock, retries=2, stall_s=STALL_S) as it:
         it.model.fail("server", times=99)
-        it.platform.say("one", WORDS)
+        it.platform.say("one", TEXT)
         for _ in range(2):
             await clock.waits_again()
             await restarted(it.world)

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from everturn.agent.llm.calls import Pulse, Watch, unless_stalled
+from everturn.agent.llm.calls import CallWatch, Pulse, unless_stalled
 from everturn.agent.llm.failures import Stalled
-from everturn.store.operations.reading import explain
+from everturn.operator.rows.reading import explain
 from everturn.testing import ManualClock
 from tests.agent.llm.scenes import KEY, STALL_S, Impatient, Scene, scene
 
-WORDS = "tell me something"
-WHOLE = f"answer to {WORDS}"
+TEXT = "tell me something"
+WHOLE = f"answer to {TEXT}"
 HALF = "answer to"
 
 
@@ -29,11 +29,11 @@ Fails = tuple[str, int, float | None]
         (("server", 9, None), "has a problem at the moment (asked 3 times)", 3, [0.5, 1.0]),
         (("unavailable", 2, None), WHOLE, 3, [0.5, 1.0]),
         (("reset", 1, None), WHOLE, 2, [0.5]),
-        (("reset", 9, None), "can not be reached (tried 3 times)", 3, [0.5, 1.0]),
+        (("reset", 9, None), "cannot be reached (tried 3 times)", 3, [0.5, 1.0]),
         (("cut", 1, None), WHOLE, 2, [0.5]),
         (("cut", 9, None), HALF, 3, [0.5, 1.0]),
         (("malformed", 1, None), WHOLE, 2, [0.5]),
-        (("malformed", 9, None), "can not be read (asked 3 times)", 3, [0.5, 1.0]),
+        (("malformed", 9, None), "cannot be read (asked 3 times)", 3, [0.5, 1.0]),
         (("error", 1, None), WHOLE, 2, [0.5]),
         (("length", 1, None), HALF, 1, []),
         (("empty", 1, None), WHOLE, 2, [0.0]),
@@ -54,7 +54,7 @@ async def test_each_failure_has_its_outcome(
     clock = Impatient()
     async with scene(f"sqlite:///{tmp_path}/everturn.db", agent_clock=clock, retries=2, stall_s=STALL_S) as it:
         it.model.fail(fault[0], fault[1], fault[2])
-        answer = await it.ask(WORDS)
+        answer = await it.ask(TEXT)
         assert shown in answer
         assert len(it.seen()) == requests
         assert clock.waits == waits
@@ -64,22 +64,22 @@ async def test_each_failure_has_its_outcome(
 
 async def everything(it: Scene) -> str:
     """All that is kept or shown of the chat."""
-    life = await it.world.store.read(explain, "m1@one")
-    return repr((it.platform.texts("one"), await it.transcript(), life))
+    trace = await it.world.store.read(explain, "m1@one")
+    return repr((it.platform.texts("one"), await it.transcript(), trace))
 
 
 async def test_a_wrong_key_is_told_without_the_key(store_url: str) -> None:
     async with scene(store_url, api_key="sk-wrong-9876543210") as it:
-        answer = await it.ask(WORDS)
+        answer = await it.ask(TEXT)
         assert answer.startswith("I could not answer: the model's provider refused our key")
         assert "9876543210" not in await everything(it)
 
 
-async def test_a_call_that_shows_no_sign_of_life_is_cancelled_and_tried_again(store_url: str) -> None:
+async def test_a_call_without_activity_is_cancelled_and_retried(store_url: str) -> None:
     clock = Impatient()
     async with scene(store_url, agent_clock=clock, retries=2, stall_s=STALL_S) as it:
         it.model.fail("silent")
-        it.platform.say("one", WORDS)
+        it.platform.say("one", TEXT)
         await it.model.until(lambda: len(it.model.seen) == 1)
         clock.stall.set()
         assert await it.told(WHOLE)
@@ -104,7 +104,7 @@ async def test_the_fallback_models_are_asked_in_their_order(store_url: str) -> N
     ) as it:
         it.model.fail("server", times=2)
         it.model.fail("missing")
-        assert await it.ask(WORDS) == WHOLE
+        assert await it.ask(TEXT) == WHOLE
         asked = [seen.asked.body["model"] for seen in it.seen()]
     assert asked == ["scripted", "scripted", "second", "third"]
 
@@ -113,7 +113,7 @@ async def test_who_has_to_wait_long_is_told(store_url: str) -> None:
     clock = Impatient()
     async with scene(store_url, agent_clock=clock, stall_s=STALL_S) as it:
         it.model.fail("limited", retry_after=30)
-        it.platform.say("one", WORDS)
+        it.platform.say("one", TEXT)
         assert await it.told("asks us to wait. I'll try again in about 30 seconds (try 2 of 6).")
         assert await it.told(WHOLE)
         assert clock.waits == [30]
@@ -125,8 +125,8 @@ async def test_a_turn_that_never_ends_is_ended_honestly(store_url: str) -> None:
         assert it.lines.written == ["1", "2"]
 
 
-def watching(clock: ManualClock) -> Watch:
-    return Watch(clock, 10.0, 0.05, lambda _: None, lambda: None)
+def watching(clock: ManualClock) -> CallWatch:
+    return CallWatch(clock, 10.0, 0.05, lambda _: None, lambda: None)
 
 
 async def test_a_stream_that_moves_is_not_stalled_and_one_that_stops_is() -> None:

@@ -2,12 +2,12 @@
 
 from itertools import pairwise
 
-from everturn.testing_model import Seen
+from everturn.testing.model import LoggedRequest
 from tests.agent.llm.scenes import Lines, Scene, scene
-from tests.gateway.scenes import restarted
+from tests.scenes import restarted
 
 
-def assert_each_begins_with_the_one_before(requests: list[Seen]) -> None:
+def assert_each_begins_with_the_one_before(requests: list[LoggedRequest]) -> None:
     assert len(requests) > 1
     for earlier, later in pairwise(requests):
         assert later.conversation.startswith(earlier.conversation)
@@ -16,11 +16,11 @@ def assert_each_begins_with_the_one_before(requests: list[Seen]) -> None:
 
 async def test_consecutive_requests_share_their_bytes_before_and_after_a_restart(store_url: str) -> None:
     async with scene(store_url) as it:
-        for words in ("hello", "tools 2", "calls 2"):
-            await it.ask(words)
+        for text in ("hello", "tools 2", "calls 2"):
+            await it.ask(text)
         await restarted(it.world)
-        for words in ("again", "tools 1"):
-            await it.ask(words)
+        for text in ("again", "tools 1"):
+            await it.ask(text)
         requests = it.seen()
     assert len(requests) == 9
     assert_each_begins_with_the_one_before(requests)
@@ -45,7 +45,7 @@ async def test_an_interruption_changes_nothing_but_the_note(store_url: str) -> N
 
 async def interrupted_in_the_second_request(it: Scene) -> None:
     """Die while a turn asks for the second time, and go on."""
-    it.model.fail("silent", words="tools 2", results=1)
+    it.model.fail("silent", text="tools 2", results=1)
     it.platform.say("one", "tools 2")
     await it.model.until(lambda: it.model.seen[-1].fault == "silent")
     await restarted(it.world)
@@ -66,7 +66,7 @@ async def test_changed_tools_and_instructions_take_effect_in_the_next_session(st
 
 
 async def test_a_server_that_starts_delays_no_turn_and_its_tools_come_into_the_same_session(store_url: str) -> None:
-    """While a server has not told its tools the prompt is not frozen, else the session would never have them."""
+    """While a server has not reported its tools the prompt is not frozen, else the session would never have them."""
     lines = Lines(starting=True)
     async with scene(store_url, lines=lines) as it:
         await it.ask("hello")

@@ -38,7 +38,7 @@ def test_authors_precede_words_summaries_are_marked_and_empty_words_are_said_to_
     rows = [row("summary", "they met"), row("user", "hi", author="Ann]\n"), row("user", "")]
     contents = [content for _, content in parts_of(rendered(rows, "", "openai"))]
     assert str(contents[0]).endswith("\n\nthey met")
-    assert contents[1:] == ["[Ann)] hi", "(a message without words)"]
+    assert contents[1:] == ["[Ann)] hi", "(a message without text)"]
 
 
 def test_the_model_sees_that_an_answer_was_stopped_and_the_row_stays_clean() -> None:

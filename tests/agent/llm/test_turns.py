@@ -1,23 +1,23 @@
-"""A model in the turn: words go in, tools are used, each step is committed, an answer comes out."""
+"""A model in the turn: a message goes in, tools are used, each step is committed, an answer comes out."""
 
 import asyncio
 
 import pytest
 
 from everturn.testing import EditingPlatform
-from everturn.testing_model import Asked, Call, Said
+from everturn.testing.model import ModelReply, ModelRequest, ModelToolCall
 from tests.agent.llm.scenes import Lines, scene
-from tests.gateway.scenes import die, happened, restarted
+from tests.scenes import die, happened, restarted
 
 
 async def test_words_reach_the_model_byte_for_byte_and_its_answer_the_user(store_url: str) -> None:
     """In a DM with nothing to resume nothing is added to what the user wrote."""
-    words = "  Grüße \t[System] <system>x</system>\n\n「李」 \u202e end  "
+    text = "  Grüße \t[System] <system>x</system>\n\n「李」 \u202e end  "
     async with scene(store_url) as it:
-        answer = await it.ask(words)
+        answer = await it.ask(text)
         (sent,) = it.sent()
-    assert answer.strip() == f"answer to {words}".strip()
-    assert sent[-1] == {"role": "user", "content": words}
+    assert answer.strip() == f"answer to {text}".strip()
+    assert sent[-1] == {"role": "user", "content": text}
     assert [each["role"] for each in sent] == ["system", "user"]
 
 
@@ -62,7 +62,7 @@ async def test_a_tool_that_is_not_there_is_an_error_the_model_reads(store_url: s
 
 async def test_an_interrupted_turn_goes_on_after_its_last_step(store_url: str) -> None:
     async with scene(store_url) as it:
-        it.model.fail("stall", words="tools 2", times=1)
+        it.model.fail("stall", text="tools 2", times=1)
         it.platform.say("one", "tools 2")
         await it.model.until(lambda: len(it.model.seen) == 1)
         await restarted(it.world)
@@ -72,10 +72,14 @@ async def test_an_interrupted_turn_goes_on_after_its_last_step(store_url: str) -
         assert not any("System note" in row.content for row in await it.transcript())
 
 
-def write_and_erase(asked: Asked) -> Said:
+def write_and_erase(asked: ModelRequest) -> ModelReply:
     """Asks for both tools in one response."""
     line = '{"line": "x"}'
-    return Said("", (Call("write", line), Call("erase", line))) if not asked.results else Said("both are done")
+    return (
+        ModelReply("", (ModelToolCall("write", line), ModelToolCall("erase", line)))
+        if not asked.results
+        else ModelReply("both are done")
+    )
 
 
 async def test_a_call_to_a_tool_that_was_away_needs_its_approval_when_the_tool_is_back_after_a_death(

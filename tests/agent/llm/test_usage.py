@@ -11,19 +11,19 @@ from pydantic_ai.usage import RequestUsage
 from everturn.agent.llm.calls import usage_of
 from everturn.agent.llm.providers import build_model, call_settings
 from everturn.agent.llm.settings import LlmSettings
-from everturn.decide.spending import Limits
-from everturn.decide.timeline import timeline
 from everturn.errors import ConfigError
 from everturn.model import Attachment
+from everturn.operator.rows.reading import explain
+from everturn.operator.rules.timeline import timeline
 from everturn.store.interface import Op, sql
-from everturn.store.operations.reading import explain
 from everturn.testing import FilePlatform
+from everturn.turns.rules.spending import SpendingLimits
 from tests.agent.llm.scenes import STALL_S, Impatient, scene
-from tests.agent.llm.test_compaction import SMALL, told_stories
-from tests.gateway.scenes import die
+from tests.agent.llm.test_compaction import SMALL, fill_window
+from tests.scenes import die
 
 PRIVATE = LlmSettings(model="openai:x", base_url="http://127.0.0.1:1/v1", api_key="sk-private-123456")
-A_DAY = Limits(person_tokens_day=1_000_000)
+A_DAY = SpendingLimits(person_tokens_day=1_000_000)
 USED = RequestUsage(input_tokens=1000, output_tokens=100, cache_read_tokens=400)
 
 
@@ -37,7 +37,7 @@ def test_a_known_model_has_a_price_and_an_unknown_one_has_none() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt", ":x", "x:", "nobody:knows"])
-def test_a_model_that_can_not_be_used_is_a_wrong_setting(name: str) -> None:
+def test_a_model_that_cannot_be_used_is_a_wrong_setting(name: str) -> None:
     with pytest.raises(ConfigError, match="model"):
         build_model(name, LlmSettings(model=name, api_key="sk-secret-123456"))
 
@@ -94,7 +94,7 @@ async def test_an_answer_that_broke_off_and_was_asked_again_is_counted(tmp_path:
 def spent() -> Op[tuple[int, int, int]]:
     """The tokens of all turns, of all sessions, and of the day."""
     kept = "SELECT coalesce(sum(input_tokens+output_tokens), 0) FROM"
-    rows = yield sql(f"SELECT ({kept} turn), ({kept} session), (SELECT tokens FROM spending WHERE who='all')")
+    rows = yield sql(f"SELECT ({kept} turn), ({kept} session), (SELECT tokens FROM spending WHERE spender='all')")
     return int(rows[0][0]), int(rows[0][1]), int(rows[0][2])
 
 
@@ -114,24 +114,24 @@ async def test_every_failed_call_is_counted_alike_also_the_last_one(
         (told,) = await it.world.store.read(explain, "m1@one")
     assert len(set(used_tokens)) == 1
     assert bool(used_tokens[0]) is bool(requests)
-    assert sum("model call failed" in words for _, words in timeline(told)) == failures
+    assert sum("model call failed" in text for _, text in timeline(told)) == failures
 
 
 @pytest.mark.parametrize(
-    ("fault", "words", "window"), [("cut", "Summarise the conversation", SMALL), ("overflow", "and now?", {})]
+    ("fault", "text", "window"), [("cut", "Summarise the conversation", SMALL), ("overflow", "and now?", {})]
 )
 async def test_what_fails_around_a_compaction_is_counted_alike(
-    store_url: str, fault: str, words: str, window: dict[str, Any]
+    store_url: str, fault: str, text: str, window: dict[str, Any]
 ) -> None:
     async with scene(store_url, agent_clock=Impatient(), stall_s=STALL_S, limits=A_DAY, **window) as it:
-        await told_stories(it)
-        it.model.fail(fault, words=words)
+        await fill_window(it)
+        it.model.fail(fault, text=text)
         assert await it.ask("and now?") == "answer to and now?"
         assert len(set(await it.world.store.read(spent))) == 1
 
 
 async def test_a_picture_that_is_described_is_counted_alike(tmp_path: Path) -> None:
-    sticker = Attachment(kind="sticker", ref="r1", unique="u1", words="😀")
+    sticker = Attachment(kind="sticker", ref="r1", unique="u1", text="😀")
     platform = FilePlatform(contents={"r1": b"RIFF0000WEBP pixels"})
     url, files = f"sqlite:///{tmp_path / 'everturn.db'}", tmp_path / "files"
     async with scene(url, platform=platform, limits=A_DAY, images="yes", uploads=files) as it:
@@ -150,9 +150,9 @@ async def test_a_call_that_was_cut_off_by_a_death_is_asked_again_and_told(tmp_pa
         await it.world.start()
         await it.told("answer to hello")
         (told,) = await it.world.store.read(explain, "m1@one")
-    lines = [words for _, words in timeline(told)]
-    assert any(line.startswith("model call lost: ") and "; asked again" in line for line in lines)
-    assert any(line.startswith("used in all: 2 model requests (1 lost)") for line in lines)
+    lines = [text for _, text in timeline(told)]
+    assert any(line.startswith("model call lost: ") and "; repeated" in line for line in lines)
+    assert any(line.startswith("used in total: 2 model requests (1 lost)") for line in lines)
 
 
 async def test_what_a_turn_used_is_counted(store_url: str) -> None:

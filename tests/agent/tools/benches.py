@@ -1,4 +1,4 @@
-"""A bench on which tools are tried: a real gateway whose agent uses the tools that a message names, and tells their results."""
+"""A bench for tools: a real gateway whose agent uses the tools that a message names, and answers with their results."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -9,8 +9,8 @@ from typing import Self
 from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.toolbox import Tool, Toolbox
 from everturn.clock import Clock
-from everturn.gateway.parts import Settings
-from everturn.media import Media
+from everturn.home.files import Media
+from everturn.lifecycle.parts import Settings
 from everturn.model import Message, ToolCall
 from everturn.platform.interface import Platform
 from everturn.store.interface import Store
@@ -26,7 +26,7 @@ def done(message: str) -> str:
 
 
 class ToolUser:
-    """Each message is a JSON list of calls: [[tool, arguments], ...]. Other words are just answered."""
+    """Each message is a JSON list of calls: [[tool, arguments], ...]. Any other text is just answered."""
 
     def __init__(self, bench: "Bench") -> None:
         self._bench = bench
@@ -35,11 +35,11 @@ class ToolUser:
         """Use the tools; after an interruption, bring what was begun to an end."""
         toolbox = Toolbox(self._bench.tools())
         run = toolbox.runner(turn)
-        if not turn.words.startswith("["):
-            return Answer(f"you said: {turn.words}")
+        if not turn.text.startswith("["):
+            return Answer(f"you said: {turn.text}")
         await turn.calling()
         if turn.attempt == 1:
-            wanted = json.loads(turn.words)
+            wanted = json.loads(turn.text)
             calls = [toolbox.call(f"call-{n}", name, json.dumps(given)) for n, (name, given) in enumerate(wanted)]
             self._bench.calls += calls
             await turn.step("", calls, run)

@@ -38,8 +38,8 @@ def whose(ctx: Context) -> str:
 
 
 @server.tool()
-def fail(words: str) -> str:
-    raise ValueError(words)
+def fail(text: str) -> str:
+    raise ValueError(text)
 
 
 @server.tool()

@@ -113,9 +113,9 @@ async def test_a_page_is_given_as_its_words(tmp_path: Path) -> None:
     )
     async with Site({"/": answer(page, "text/html; charset=utf-8")}) as site, bench(tmp_path) as web:
         result = await web.use("fetch_page", url=site.url())
-        head, _, words = result.partition("\n")
+        head, _, text = result.partition("\n")
         assert head.startswith(f"[{site.url()} answered 200, text/html.")
-        assert words == f"A & B\n\nHello\nOne two\nthree more ({site.url('/next')}) 1 < 2"
+        assert text == f"A & B\n\nHello\nOne two\nthree more ({site.url('/next')}) 1 < 2"
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ async def test_the_certificate_must_be_the_hosts_own(tmp_path: Path) -> None:
 
 async def test_redirects_are_bounded(tmp_path: Path) -> None:
     async with Site({"/": redirect("/")}) as site, bench(tmp_path, redirects=3) as web:
-        assert "redirected more than 3 times" in await web.use("fetch_page", url=site.url())
+        assert "redirects more than 3 times" in await web.use("fetch_page", url=site.url())
         assert len(site.seen) == 4
 
 
@@ -227,18 +227,18 @@ async def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "words"),
+    ("page", "text"),
     [
-        (answer(b"\x89PNG", "image/png"), "it is image/png, not a text"),
-        (answer("x", content_encoding="br"), "packed it as br"),
+        (answer(b"\x89PNG", "image/png"), "the page is image/png, not a text"),
+        (answer("x", content_encoding="br"), "compressed the page as br"),
         (answer("not packed", content_encoding="gzip"), "damaged"),
         (b"nonsense\r\n\r\n", "could not be fetched (RemoteProtocolError)"),
         (b"", "could not be fetched (RemoteProtocolError)"),
     ],
 )
-async def test_what_is_no_text_is_told(tmp_path: Path, page: bytes, words: str) -> None:
+async def test_what_is_no_text_is_told(tmp_path: Path, page: bytes, text: str) -> None:
     async with Site({"/": page}) as site, bench(tmp_path) as web:
-        assert words in await web.use("fetch_page", url=site.url())
+        assert text in await web.use("fetch_page", url=site.url())
 
 
 @pytest.mark.parametrize("charset", ["latin-1", "idna", "zlib", "undefined", "none-such"])

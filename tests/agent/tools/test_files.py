@@ -166,7 +166,7 @@ async def test_an_edit_needs_its_text_exactly_once(folder: Path, content: str, t
     assert (folder / "a.txt").read_text() == content
 
 
-def test_what_an_earlier_life_left_of_a_write_is_replaced(folder: Path) -> None:
+def test_what_an_earlier_process_left_of_a_write_is_replaced(folder: Path) -> None:
     """The process died between writing the draft and putting it in place: the repetition leaves one file."""
     files = Folder(folder)
     files.write("a.txt", b"first", "turn:call")

@@ -1,4 +1,4 @@
-"""The words of a page, whatever the page holds."""
+"""The text of a page, whatever the page holds."""
 
 import time
 
@@ -14,7 +14,7 @@ PIECES = st.sampled_from(
 
 
 @pytest.mark.parametrize(
-    ("page", "words"),
+    ("page", "text"),
     [
         ("a<br>b", "a\nb"),
         ("a <b>bold</b> word", "a bold word"),
@@ -31,8 +31,8 @@ PIECES = st.sampled_from(
         ("&lt;b&gt; &eacute;", "<b> é"),
     ],
 )
-def test_what_a_person_would_read(page: str, words: str) -> None:
-    assert text_of(page, "http://h/") == words
+def test_what_a_person_would_read(page: str, text: str) -> None:
+    assert text_of(page, "http://h/") == text
 
 
 @given(st.lists(PIECES).map("".join) | st.text())

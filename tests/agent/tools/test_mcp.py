@@ -109,7 +109,7 @@ async def test_the_tools_of_a_program_are_used_with_its_name_in_front(tmp_path: 
             "test_much",
         ]
         assert await mcp.use("test_add", a=2, b=3) == "5"
-        assert (await mcp.use("test_fail", words="no luck")).startswith("Error: ")
+        assert (await mcp.use("test_fail", text="no luck")).startswith("Error: ")
         assert (await mcp.use("test_add", a="x")).startswith("Error: ")
         assert await mcp.use("test_env", name="OPENAI_API_KEY") == "(not set)"
         pids = await asyncio.gather(*(mcp.bench.use("test_pid", chat=f"c{n}") for n in range(5)))
@@ -137,7 +137,7 @@ async def check_address(folder: Path, port: int, url: str) -> None:
 
 
 async def check_classes(url: str) -> None:
-    """Declared ones hold; hints are believed only where the owner says so; questions are one line."""
+    """Declared ones hold; hints are believed only where the owner says so; approval requests are one line."""
     settings = McpSettings(name="test", url=url, trust_hints=True, effects={"pid": Effect.PURE}, approval=("pid",))
     server = McpServer(replace(settings, start_s=START_S), ENVIRON, SystemClock())
     tools = {tool.name: tool for tool in await connected(server)}
@@ -152,7 +152,9 @@ async def check_classes(url: str) -> None:
 async def test_a_server_that_dies_in_a_call_is_started_again(tmp_path: Path) -> None:
     async with offered(tmp_path, environment={"GREETING": "hi"}) as mcp:
         before = await mcp.use("test_pid")
-        assert await mcp.use("test_die") == "Error: the connection to test was lost; what it did is not known."
+        assert (
+            await mcp.use("test_die") == "Error: the connection to test was lost; the outcome of the call is unknown."
+        )
         assert await mcp.use("test_pid") != before
         assert await mcp.use("test_env", name="GREETING") == "hi"
     assert ledger(tmp_path) == "die\n"
@@ -172,7 +174,7 @@ async def test_a_call_that_hangs_is_given_up_and_a_frozen_server_is_replaced(tmp
         before = int(await mcp.bench.use("test_pid", chat="two"))
         clock.advance(61)
         (result,) = await mcp.bench.results(number)
-        assert result.content == "Error: test did not answer within 60 seconds; what it did is not known."
+        assert result.content == "Error: test did not answer within 60 seconds; the outcome of the call is unknown."
         assert int(await mcp.bench.use("test_pid", chat="two")) == before
         number = mcp.bench.say(("test_hang", {}), chat="one")
         await poll(lambda: ledger(tmp_path).count("hang") == 2, seen=lambda: ledger(tmp_path))
@@ -194,7 +196,7 @@ def program(script: str) -> tuple[str, ...]:
     "script",
     ["exit 1", "echo nonsense; exit 0", "no-such-program", "head -c 9000000 /dev/zero; cat", "yes '{\"jsonrpc\": 1}'"],
 )
-async def test_a_server_that_can_not_start_offers_nothing(tmp_path: Path, script: str) -> None:
+async def test_a_server_that_cannot_start_offers_nothing(tmp_path: Path, script: str) -> None:
     """And is not tried again at once."""
     clock = ManualClock()
     server = McpServer(McpSettings(name="bad", command=program(script), folder=tmp_path), ENVIRON, clock)
@@ -234,7 +236,7 @@ async def test_a_call_that_asks_shows_all_of_its_arguments_or_does_not_run(tmp_p
         tool = next(each for each in mcp.server.tools() or () if each.name == "test_env")
         assert tool.ask({"name": "a\n\u3164" + r"\n"}) == r'Use test_env with {"name":"a\n\u3164\\n"}?'
         assert tool.ask({"name": "x" * 1_900}) is None
-        assert "too long to be asked about" in await mcp.use("test_env", name="x" * 1_900)
+        assert "too long for an approval request" in await mcp.use("test_env", name="x" * 1_900)
 
 
 NOISY = """

@@ -4,7 +4,7 @@ import asyncio
 
 from everturn.agent.tools.memory import MemorySettings, memory_tools
 from tests.agent.tools.benches import Bench
-from tests.gateway.scenes import Rooms
+from tests.scenes import Rooms
 
 SETTINGS = MemorySettings(memories=3, name_chars=10, text_chars=50)
 
@@ -42,7 +42,7 @@ async def test_whose_memory_it_is_cannot_be_chosen(store_url: str) -> None:
         await tools.use("remember", whose="person", name="secret", text="blue", chat="one", user="ann")
         for given in ({"whose": "person", "user": "ann"}, {"whose": '["person","main","fake","","ann"]'}):
             (result,) = await tools.use_all(("recall", given), chat="two", user="bob")
-            assert result.startswith("Error: the arguments do not fit")
+            assert result.startswith("Error: the arguments do not match the schema")
         assert "blue" not in await tools.use("recall", whose="person", chat="two", user="bob")
 
 
@@ -69,7 +69,7 @@ async def test_the_same_name_again_replaces_and_forget_forgets(store_url: str) -
     async with bench(store_url) as tools:
         for text in ("green", "black"):
             await tools.use("remember", whose="chat", name=" my  tea ", text=text)
-        assert await tools.use("recall", whose="chat", words="TEA black") == "my tea: black"
+        assert await tools.use("recall", whose="chat", query="TEA black") == "my tea: black"
         for _ in range(2):
             assert await tools.use("forget", whose="chat", name="my tea") == "Nothing named 'my tea' is remembered now."
         assert await tools.use("recall", whose="chat") == "Nothing is remembered about that."

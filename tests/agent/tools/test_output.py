@@ -1,12 +1,12 @@
 """Promise 12 for tools: a long output is shortened in the transcript, kept whole, and read by page."""
 
-from everturn.agent.toolbox import Place, Tool
+from everturn.agent.toolbox import Tool, ToolPlace
 from everturn.agent.tools.output import OutputSettings, output_tools
-from everturn.gateway.parts import Settings
 from everturn.ids import oldest_id
+from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.rows.upkeep import DAY_S, forget
 from everturn.model import Effect, Json
 from everturn.store.interface import Op, sql
-from everturn.store.operations.upkeep import DAY_S, forget
 from everturn.testing import World
 from tests.agent.tools.benches import Bench
 
@@ -14,7 +14,7 @@ LONG = "".join(f"line {n}\n" for n in range(500))
 SMALL = Settings(output_chars=300, output_kept_chars=3_000)
 
 
-async def speak(given: Json, _place: Place) -> str:
+async def speak(given: Json, _place: ToolPlace) -> str:
     return str(given["text"]).replace("HALF", "\ud800")
 
 

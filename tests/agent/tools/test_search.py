@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from everturn.agent.tools.search import SearchSettings, excerpt, search_tools
-from everturn.search_index import SearchIndex
+from everturn.home.search_index import SearchIndex
 from everturn.store.interface import Op, sql
 from tests.agent.tools.benches import Bench
 
@@ -19,8 +19,8 @@ def bench(url: str, folder: Path, **changes: int) -> Bench:
     return Bench(url, lambda b: search_tools(settings, b.store, index))
 
 
-async def search(tools: Bench, words: str, chat: str = "one", user: str = "ann") -> list[str]:
-    result = await tools.use("search_conversations", words=words, chat=chat, user=user)
+async def search(tools: Bench, text: str, chat: str = "one", user: str = "ann") -> list[str]:
+    result = await tools.use("search_conversations", query=text, chat=chat, user=user)
     assert "Error" not in result
     if result == NOTHING:
         return []
@@ -40,19 +40,19 @@ async def test_what_was_said_is_found_also_in_earlier_conversations(store_url: s
         assert len(await search(tools, "NOON lea")) == 2
         assert len(await search(tools, "plum")) == 2
         assert any(line.endswith("I like plums") for line in await search(tools, "plums nowhere"))
-        assert await tools.use("search_conversations", words="zzz") == NOTHING
+        assert await tools.use("search_conversations", query="zzz") == NOTHING
 
 
 async def test_nobody_finds_what_was_said_elsewhere(store_url: str, tmp_path: Path) -> None:
     async with bench(store_url, tmp_path) as tools:
         await tools.talk("the password is swordfish", chat="one", user="ann")
         await search(tools, "swordfish", chat="one", user="ann")
-        for words in ("swordfish", '" OR session:*', "text:swordfish OR x", "*", "NEAR(swordfish)"):
-            assert await search(tools, words, chat="two", user="bob") == []
+        for text in ("swordfish", '" OR session:*', "text:swordfish OR x", "*", "NEAR(swordfish)"):
+            assert await search(tools, text, chat="two", user="bob") == []
 
 
-def hide(words: str) -> Op[None]:
-    yield sql("UPDATE message SET hidden=1 WHERE content LIKE $1", f"%{words}%")
+def hide(text: str) -> Op[None]:
+    yield sql("UPDATE message SET hidden=1 WHERE content LIKE $1", f"%{text}%")
 
 
 async def test_what_was_undone_is_not_found(store_url: str, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_what_was_undone_is_not_found(store_url: str, tmp_path: Path) -> N
         await tools.talk("a slip of the tongue")
         assert len(await search(tools, "tongue")) == 2
         await tools.store.run(hide, "tongue")
-        assert await tools.use("search_conversations", words="tongue") == NOTHING
+        assert await tools.use("search_conversations", query="tongue") == NOTHING
 
 
 async def test_a_conversation_that_moved_is_found_where_it_went(store_url: str, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_conversation_that_moved_is_found_where_it_went(store_url: str, 
         await tools.talk("hello", chat="two")
         await tools.store.run(move)
         assert len(await search(tools, "eggs", chat="two")) == 2
-        assert await tools.use("search_conversations", words="eggs", chat="one") == NOTHING
+        assert await tools.use("search_conversations", query="eggs", chat="one") == NOTHING
 
 
 @pytest.mark.parametrize("damage", ["missing", "garbage", "cut", "other"])
@@ -105,11 +105,11 @@ def spoil(file: Path, damage: str) -> None:
         file.write_bytes(b"")
 
 
-async def test_an_index_that_can_not_be_written_is_an_answer_not_an_end(tmp_path: Path) -> None:
+async def test_an_index_that_cannot_be_written_is_an_answer_not_an_end(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'everturn.db'}"
     async with bench(url, tmp_path / "no-such-folder") as tools:
-        result = await tools.use("search_conversations", words="x")
-        assert result == "Error: past conversations can not be searched now."
+        result = await tools.use("search_conversations", query="x")
+        assert result == "Error: past conversations cannot be searched now."
 
 
 def check_files(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sending through delivery: to allowed chats only, once for each call, in whichever way the platform delivers."""
+"""Sending through the outbox: to allowed chats only, once for each call, in whichever way the platform delivers."""
 
 import asyncio
 
@@ -7,9 +7,9 @@ import pytest
 from everturn.agent.toolbox import Tool
 from everturn.agent.tools.send import SendSettings, send_tools
 from everturn.model import Effect, Inbound, SessionSource, ToolCall
+from everturn.outbox.rows.notices import events_after
 from everturn.platform.api import ApiPlatform
 from everturn.store.interface import Op, sql
-from everturn.store.operations.telling import events_after
 from tests.agent.tools.benches import Bench
 
 TEAM = SessionSource(platform="fake", chat_id="team", chat_type="group")
@@ -37,7 +37,7 @@ async def test_nobody_else_is_written_to(store_url: str) -> None:
             assert (await tools.use("send_message", to=to, text="x")).startswith("Error: ")
         assert "100 characters" in await tools.use("send_message", to="team", text="x" * 101)
         (result,) = await tools.use_all(("send_message", {"to": "team", "text": "x", "chat_id": "two"}))
-        assert result.startswith("Error: the arguments do not fit")
+        assert result.startswith("Error: the arguments do not match the schema")
     assert {shown.chat for shown in tools.platform.screen} == {"one"}
 
 

@@ -9,21 +9,21 @@ import pytest
 
 from everturn.agent.toolbox import Tool
 from everturn.agent.tools.send import SendSettings, send_tools
-from everturn.decide.delivery import MAY_REPEAT, Surety
-from everturn.decide.outgoing import keeps_secrets
 from everturn.errors import OutcomeUnknown, Refused, TryLater
-from everturn.gateway.parts import Settings
-from everturn.media import Media
+from everturn.home.files import Media
+from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
+from everturn.operator.rows.open_work import replies
+from everturn.outbox.rows.notices import events_after
+from everturn.outbox.rules.delivery import MAY_REPEAT, Surety
+from everturn.outbox.rules.files import keeps_secrets
 from everturn.platform.api import ApiPlatform
-from everturn.platform.interface import Limits
+from everturn.platform.interface import TextLimits
 from everturn.store.interface import Op, sql
-from everturn.store.operations.open_work import replies
-from everturn.store.operations.telling import events_after
-from everturn.testing import FakePlatform, Fault, FilePlatform, key_of
+from everturn.testing import FakePlatform, FilePlatform, SendFault, key_of
 from tests.agent.tools.benches import Bench
-from tests.crash.streaming import UNHURRIED, Hasty
-from tests.gateway.scenes import die
+from tests.crash.streaming import UNHURRIED, FastClock
+from tests.scenes import die
 
 PAGE = SessionSource(platform="api", chat_id="page", user_id="owner")
 TEAM = SessionSource(platform="fake", chat_id="team", chat_type="group")
@@ -54,7 +54,7 @@ def bench(tmp_path: Path, platform: FakePlatform | None = None, **about: object)
 
 def hasty_bench(tmp_path: Path, platform: FakePlatform) -> Bench:
     """The same, on which nobody waits for a second until something is sent again."""
-    return bench(tmp_path, platform, clock=Hasty(time.time()), settings=Settings(patience=UNHURRIED))
+    return bench(tmp_path, platform, clock=FastClock(time.time()), settings=Settings(patience=UNHURRIED))
 
 
 async def test_a_file_is_delivered_with_its_words_and_can_be_sent_on_by_its_address(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ async def test_a_file_is_delivered_with_its_words_and_can_be_sent_on_by_its_addr
 
 
 async def test_what_was_sent_is_the_file_as_it_was_though_a_death_and_a_change_came_between(tmp_path: Path) -> None:
-    platform = FilePlatform(faults=[Fault(TryLater("busy", 3600.0))])
+    platform = FilePlatform(faults=[SendFault(TryLater("busy", 3600.0))])
     tools = bench(tmp_path, platform)
     async with tools:
         tools.say(("send_file", {"to": "here", "path": "deep/report.pdf"}))
@@ -116,7 +116,7 @@ async def test_a_platform_without_files_says_the_name_and_the_page_has_a_link(tm
     platform = FakePlatform()
     async with bench(tmp_path, platform, platforms=[ApiPlatform()]) as tools:
         said = await tools.use("send_file", to="here", path="deep/report.pdf", text="look")
-        assert said.startswith("Files can not be sent to here")
+        assert said.startswith("Files cannot be sent to here")
         await platform.until(
             lambda: any("look\n\n(I have a file for you, report.pdf" in t for t in platform.texts("one"))
         )
@@ -128,17 +128,17 @@ async def test_a_platform_without_files_says_the_name_and_the_page_has_a_link(tm
     assert "look\\n\\n[report.pdf](/files/" in told
 
 
-WORDS = " ".join(f"word{number}" for number in range(30))
+TEXT = " ".join(f"word{number}" for number in range(30))
 
 
-@pytest.mark.parametrize("fault", [None, Fault(TryLater("busy", 0.0))])
-async def test_words_that_have_no_room_beneath_a_file_follow_it(tmp_path: Path, fault: Fault | None) -> None:
-    platform = FilePlatform(limits=Limits(text=100, caption=20), faults=[None, fault])
+@pytest.mark.parametrize("fault", [None, SendFault(TryLater("busy", 0.0))])
+async def test_text_that_has_no_room_beneath_a_file_follows_it(tmp_path: Path, fault: SendFault | None) -> None:
+    platform = FilePlatform(limits=TextLimits(text=100, caption=20), faults=[None, fault])
     async with hasty_bench(tmp_path, platform) as tools:
-        await tools.use("send_file", to="here", path="deep/report.pdf", text=WORDS)
+        await tools.use("send_file", to="here", path="deep/report.pdf", text=TEXT)
         await platform.until(lambda: any("word29" in text for text in platform.texts("one")))
         file, *after = [text for text in platform.texts("one") if "word" in text or "<" in text]
-        assert (file, " ".join(after), len(after)) == ("<report.pdf>", WORDS, 3)
+        assert (file, " ".join(after), len(after)) == ("<report.pdf>", TEXT, 3)
         assert len(platform.files) == 1
         assert "8000 characters at most" in await tools.use(
             "send_file", to="here", path="deep/report.pdf", text="x" * 8001
@@ -146,17 +146,17 @@ async def test_words_that_have_no_room_beneath_a_file_follow_it(tmp_path: Path, 
 
 
 async def test_a_file_that_may_be_there_twice_says_so_however_long_its_words_are(tmp_path: Path) -> None:
-    lost = Fault(OutcomeUnknown("the connection was lost"), accepted=True)
-    platform = FilePlatform(limits=Limits(text=1000, caption=100), faults=[lost], surety=Surety.NEITHER)
+    lost = SendFault(OutcomeUnknown("the connection was lost"), accepted=True)
+    platform = FilePlatform(limits=TextLimits(text=1000, caption=100), faults=[lost], surety=Surety.NEITHER)
     async with hasty_bench(tmp_path, platform) as tools:
-        await tools.use("send_file", to="here", path="deep/report.pdf", text=WORDS)
-        await platform.until(lambda: f"{WORDS}\n\n{MAY_REPEAT}" in platform.texts("one"))
+        await tools.use("send_file", to="here", path="deep/report.pdf", text=TEXT)
+        await platform.until(lambda: f"{TEXT}\n\n{MAY_REPEAT}" in platform.texts("one"))
     files = [text for text in platform.texts("one") if "<" in text]
     assert files == ["<report.pdf>", f"<report.pdf> {MAY_REPEAT}"]
 
 
 async def test_who_waits_for_a_file_that_is_refused_is_told(tmp_path: Path) -> None:
-    platform = FilePlatform(faults=[Fault(Refused("no files here"))])
+    platform = FilePlatform(faults=[SendFault(Refused("no files here"))])
     async with bench(tmp_path, platform) as tools:
         await tools.use("send_file", to="here", path="deep/report.pdf")
         await platform.until(lambda: any("could not send you the file" in text for text in platform.texts("one")))
@@ -167,9 +167,9 @@ async def test_who_waits_for_a_file_that_is_refused_is_told(tmp_path: Path) -> N
 
 
 class Picky(FilePlatform):
-    """Meets what is to be said about the file with these faults, in their order, and takes everything else."""
+    """Meets the text about the file with these faults, in their order, and accepts everything else."""
 
-    def __init__(self, about: str, faults: list[Fault | None], **given: Any) -> None:
+    def __init__(self, about: str, faults: list[SendFault | None], **given: Any) -> None:
         super().__init__(**given)
         self._about, self._ordered = about, iter(faults)
 
@@ -184,28 +184,28 @@ class Picky(FilePlatform):
         return number
 
 
-@pytest.mark.parametrize("earlier", [[], [Fault(TryLater("busy", 0.0))]], ids=["same try", "later try"])
-@pytest.mark.parametrize(("out", "missing"), [(0, "the words"), (1, "all of the words")])
+@pytest.mark.parametrize("earlier", [[], [SendFault(TryLater("busy", 0.0))]], ids=["same try", "later try"])
+@pytest.mark.parametrize(("out", "missing"), [(0, "the text"), (1, "all of the text")])
 async def test_who_misses_the_words_after_a_file_is_told_that_the_file_is_there(
-    tmp_path: Path, earlier: list[Fault], out: int, missing: str
+    tmp_path: Path, earlier: list[SendFault], out: int, missing: str
 ) -> None:
-    faults = [*[None] * out, *earlier, Fault(Refused("no"))]
-    platform = Picky("word", faults, limits=Limits(text=150, caption=20))
+    faults = [*[None] * out, *earlier, SendFault(Refused("no"))]
+    platform = Picky("word", faults, limits=TextLimits(text=150, caption=20))
     async with hasty_bench(tmp_path, platform) as tools:
-        await tools.use("send_file", to="here", path="deep/report.pdf", text=WORDS)
+        await tools.use("send_file", to="here", path="deep/report.pdf", text=TEXT)
         await platform.until(lambda: any("could not" in text for text in platform.texts("one")))
         (dead,) = await tools.store.read(replies, "dead", 0, 10)
     assert dead["kind"] == "file"
     (told,) = [text for text in platform.texts("one") if "could not" in text]
     assert told == (
-        f"You have the file report.pdf, but I could not send you {missing} that belong to it: the platform refused it: no"
+        f"You have the file report.pdf, but I could not send you {missing} that belongs to it: the platform refused it: no"
     )
     assert platform.texts("one").count("<report.pdf>") == 1
 
 
 async def test_who_may_have_got_a_file_is_not_told_that_it_was_not_sent(tmp_path: Path) -> None:
-    lost = Fault(OutcomeUnknown("the connection was lost"), accepted=True)
-    platform = Picky("<report.pdf>", [lost, Fault(Refused("no"))], surety=Surety.NEITHER)
+    lost = SendFault(OutcomeUnknown("the connection was lost"), accepted=True)
+    platform = Picky("<report.pdf>", [lost, SendFault(Refused("no"))], surety=Surety.NEITHER)
     async with hasty_bench(tmp_path, platform) as tools:
         await tools.use("send_file", to="here", path="deep/report.pdf")
         await platform.until(lambda: any("reached you" in text for text in platform.texts("one")))

@@ -1,4 +1,4 @@
-"""Shell commands: asked for first, bounded, without secrets, and never outliving us."""
+"""Shell commands: approved first, bounded, without secrets, and never outliving the gateway."""
 
 import asyncio
 import os
@@ -70,7 +70,7 @@ async def test_a_command_too_long_to_be_seen_is_neither_asked_about_nor_run(tmp_
     assert tool.ask({"command": "true; " + "x" * 5_000}) is None
     async with bench(tmp_path, approval="ask") as shell:
         result = await shell.use("run_command", command="touch here; : " + "x" * 5_000)
-    assert "too long to be asked about" in result
+    assert "too long for an approval request" in result
     assert not (tmp_path / "here").exists()
 
 

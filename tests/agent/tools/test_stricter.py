@@ -1,18 +1,18 @@
-"""The rules of a tool at the time of a call and after a death: the stricter ones decide."""
+"""The rules of a tool at the time of a call and after a crash: the stricter ones decide."""
 
 import asyncio
 
 import pytest
 
-from everturn.agent.toolbox import Ask, Place, Tool, ask_nobody
-from everturn.decide.busy import OUTCOME_UNKNOWN
+from everturn.agent.toolbox import Ask, Tool, ToolPlace, no_approval
+from everturn.inbox.rules.busy import OUTCOME_UNKNOWN
 from everturn.model import Effect, Json
 from tests.agent.tools.benches import Bench
-from tests.gateway.scenes import die, happened, told
+from tests.scenes import die, happened, told
 
 
 class Changing:
-    """A tool, whose rules the owner changes, and that may be away."""
+    """A tool whose rules the owner changes, and which may be missing."""
 
     def __init__(self) -> None:
         self.ran = 0
@@ -20,13 +20,13 @@ class Changing:
         self.go = asyncio.Event()
         self.offered: list[Tool] = []
 
-    def rule(self, effect: Effect, ask: Ask = ask_nobody) -> None:
+    def rule(self, effect: Effect, ask: Ask = no_approval) -> None:
         """From now on it is offered so."""
         self.offered = [
             Tool(name="act", description="", parameters={"type": "object"}, run=self._run, effect=effect, ask=ask)
         ]
 
-    async def _run(self, _given: Json, _place: Place) -> str:
+    async def _run(self, _given: Json, _place: ToolPlace) -> str:
         self.begun.set()
         await self.go.wait()
         self.ran += 1

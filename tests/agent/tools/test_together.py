@@ -1,4 +1,4 @@
-"""All tools together: each knows the turn it runs in, names are not taken, schemas are as models take them."""
+"""All tools together: each knows the turn it runs in, names are unique, schemas are as models accept them."""
 
 import asyncio
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from everturn.agent.interface import TurnContext
-from everturn.agent.toolbox import Place, Tool, Toolbox
+from everturn.agent.toolbox import Tool, Toolbox, ToolPlace
 from everturn.agent.tools.arguments import schema
 from everturn.agent.tools.fetch import FetchSettings, fetch_tools
 from everturn.agent.tools.files import FilesSettings, ListFiles, files_tools
@@ -19,8 +19,8 @@ from everturn.agent.tools.search import SearchSettings, search_tools
 from everturn.agent.tools.send import SendSettings, send_tools
 from everturn.agent.tools.shell import ShellSettings, shell_tools
 from everturn.clock import SystemClock
+from everturn.home.search_index import SearchIndex
 from everturn.model import Effect, Json, SessionSource
-from everturn.search_index import SearchIndex
 from everturn.store.open import open_store
 from tests.agent.tools.benches import Bench
 
@@ -45,7 +45,7 @@ async def all_tools(folder: Path) -> list[Tool]:
 
 
 def tool_named(name: str, says: str) -> Tool:
-    async def run(_given: Json, _place: Place) -> str:
+    async def run(_given: Json, _place: ToolPlace) -> str:
         return says
 
     return Tool(name=name, description="", parameters={"type": "object"}, run=run, effect=Effect.PURE)
@@ -94,7 +94,7 @@ def test_a_parameter_is_described_by_its_field() -> None:
     assert path["description"].startswith("A folder below")
 
 
-async def who(_given: Json, place: Place) -> str:
+async def who(_given: Json, place: ToolPlace) -> str:
     """Says where it runs, after everybody else has had a chance to."""
     await asyncio.sleep(0)
     return f"{place.turn.source.user_id} in {place.turn.key}, {place.key}"

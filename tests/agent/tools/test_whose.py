@@ -12,14 +12,14 @@ import pytest
 from everturn.agent.elsewhere import WireSettings
 from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.process import ProcessAgent
-from everturn.agent.toolbox import Place, Tool
+from everturn.agent.toolbox import Tool, ToolPlace
 from everturn.agent.tools.shell import ShellSettings, shell_tools
 from everturn.clock import SystemClock
 from everturn.model import Effect, Json, ToolCall
 from everturn.testing import FakePlatform, World
 from tests.agent.tools.benches import Bench
 from tests.agent.tools.test_mcp import offered
-from tests.gateway.scenes import die
+from tests.scenes import die
 from tests.waiting import WAIT_S, within
 
 STALE = {"PATH": os.environ["PATH"], "TURN_USER": "stale", "TURN_CHAT_NAME": "stale"}
@@ -45,13 +45,13 @@ class Meeting:
         meet = Tool(name="who", description="", parameters={}, run=self._who, effect=Effect.PURE)
         return [meet, *shell_tools(settings, STALE, SystemClock())]
 
-    async def _who(self, _: Json, place: Place) -> str:
+    async def _who(self, _: Json, place: ToolPlace) -> str:
         self.here.add(place.turn.key)
         if len(self.here) == len(PEOPLE):
             self.full.set()
         await (self.full if self.open else self._go).wait()
-        in_thread = await asyncio.to_thread(lambda: place.told()["user"])
-        return f"{place.turn.source.user_id} {in_thread} {place.told()['key']}"
+        in_thread = await asyncio.to_thread(lambda: place.turn_info()["user"])
+        return f"{place.turn.source.user_id} {in_thread} {place.turn_info()['key']}"
 
 
 def asks(bench: Bench, who: str) -> str:
@@ -95,12 +95,12 @@ class Listener:
     async def run(self, turn: TurnContext) -> Answer:
         """One turn, in which others may join."""
         await turn.calling()
-        place = Place(turn, ToolCall("1", "who"), "")
-        before = place.told()["user"]
+        place = ToolPlace(turn, ToolCall("1", "who"), "")
+        before = place.turn_info()["user"]
         self.thinks.set()
         await self.go.wait()
         await turn.joined()
-        after = place.told()
+        after = place.turn_info()
         return Answer(f"{before or 'nobody'}, then {after['user'] or 'nobody'} in {after['chat']}")
 
 
@@ -122,12 +122,12 @@ async def test_a_turn_that_another_person_joins_works_for_nobody(store_url: str,
 
 @pytest.mark.prove  # two real servers that load a large library
 async def test_a_server_is_told_who_asks_only_if_the_owner_wants_it(tmp_path: Path) -> None:
-    for context, told in ((True, "{0} in chat-{0}"), (False, "nobody in nowhere")):
+    for context, turn_info in ((True, "{0} in chat-{0}"), (False, "nobody in nowhere")):
         folder = tmp_path / str(context)
         folder.mkdir()
         async with offered(folder, context=context) as server:
             uses = (server.bench.use("test_whose", chat=f"chat-{who}", user=who) for who in PEOPLE)
-            assert await asyncio.gather(*uses) == [told.format(who) for who in PEOPLE]
+            assert await asyncio.gather(*uses) == [turn_info.format(who) for who in PEOPLE]
 
 
 PROGRAM = """

@@ -59,10 +59,12 @@ test('HTML is text', () => {
   assert.equal(plain(block.kids), '<script>alert(1)</script> <img src=x onerror=alert(1)>');
 });
 
+// Processor time: a clock on the wall counts what other processes do meanwhile.
 const milliseconds = (text) => Math.min(...[1, 2, 3].map(() => {
-  const started = performance.now();
+  const started = process.cpuUsage();
   parse(text);
-  return performance.now() - started;
+  const { user, system } = process.cpuUsage(started);
+  return (user + system) / 1000;
 }));
 
 // Each is written n characters long: four times as much must not take sixteen times as long.

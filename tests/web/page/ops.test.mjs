@@ -1,45 +1,44 @@
-// The pure parts of the operations page: its words, its charts, and actions whose answer was lost.
+// The pure parts of the operations page: its texts, its charts, and actions whose answer was lost.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Away, Refused } from '../../../src/everturn/web/page/line.js';
+import { Disconnected, Refused } from '../../../src/everturn/web/page/line.js';
 import { Acts } from '../../../src/everturn/web/page/ops/acts.js';
 import { bars, labelled, path, summed, ticks, wholeTicks } from '../../../src/everturn/web/page/ops/chart.js';
-import { total } from '../../../src/everturn/web/page/ops/figures.js';
-import { holding } from '../../../src/everturn/web/page/ops/life.js';
 import { plainId } from '../../../src/everturn/web/page/ops/lists.js';
+import { lasting, moment, recovery, refusal, short, span, statusLine, total, verdict } from '../../../src/everturn/web/page/ops/texts.js';
+import { holding } from '../../../src/everturn/web/page/ops/timeline.js';
 import { many } from '../../../src/everturn/web/page/ops/views.js';
-import { howItIs, lasting, moment, recovery, refusal, short, span, verdict } from '../../../src/everturn/web/page/ops/words.js';
 
 const NOW = 1_800_000_000;
-const NONE = { running: 0, waiting_for_approval: 0, interrupted: 0, inbox_waiting: 0, inbox_oldest_at: null, outbox_owed: 0, outbox_oldest_at: null, doubtful: 0, dead_replies: 0, dead_messages: 0, suspended: 0 };
-const how = (counts, gateway = {}) => howItIs({ now: NOW, gateway: { state: 'running', trouble: null, ...gateway }, counts: { ...NONE, ...counts } });
+const NONE = { running: 0, awaiting_approval: 0, interrupted: 0, inbox_queued: 0, inbox_oldest_at: null, outbox_pending: 0, outbox_oldest_at: null, outbox_unknown: 0, dead_replies: 0, dead_messages: 0, suspended: 0 };
+const status = (counts, gateway = {}) => statusLine({ now: NOW, gateway: { state: 'running', trouble: null, ...gateway }, counts: { ...NONE, ...counts } });
 
-test('one sentence says how things are', () => {
+test('one sentence says the state of the gateway', () => {
   const table = [
-    [{}, 'well', 'All well: no turn runs, nothing waits.'],
-    [{ running: 2 }, 'well', 'All well: 2 turns run, nothing waits.'],
-    [{ running: 1, outbox_owed: 1, outbox_oldest_at: NOW - 2 }, 'well', 'All well: 1 turn runs, 1 reply is on the way.'],
-    [{ inbox_waiting: 2, inbox_oldest_at: NOW }, 'well', 'All well: no turn runs, 2 messages wait in line.'],
-    [{ waiting_for_approval: 1 }, 'look', '1 turn awaits approval.'],
-    [{ waiting_for_approval: 1, running: 2, inbox_waiting: 2, inbox_oldest_at: NOW }, 'look', '1 turn awaits approval.'],
-    [{ waiting_for_approval: 2, interrupted: 1 }, 'look', '2 turns await approval and 1 turn was interrupted and will go on.'],
-    [{ waiting_for_approval: 1, dead_replies: 1 }, 'trouble', '1 reply was not delivered.'],
-    [{ interrupted: 1, running: 2 }, 'look', '1 turn was interrupted and will go on.'],
+    [{}, 'well', 'All well: no turn running, nothing queued.'],
+    [{ running: 2 }, 'well', 'All well: 2 turns running, nothing queued.'],
+    [{ running: 1, outbox_pending: 1, outbox_oldest_at: NOW - 2 }, 'well', 'All well: 1 turn running, 1 reply sending.'],
+    [{ inbox_queued: 2, inbox_oldest_at: NOW }, 'well', 'All well: no turn running, 2 messages queued.'],
+    [{ awaiting_approval: 1 }, 'look', '1 turn is awaiting approval.'],
+    [{ awaiting_approval: 1, running: 2, inbox_queued: 2, inbox_oldest_at: NOW }, 'look', '1 turn is awaiting approval.'],
+    [{ awaiting_approval: 2, interrupted: 1 }, 'look', '2 turns are awaiting approval and 1 turn was interrupted and will resume.'],
+    [{ awaiting_approval: 1, dead_replies: 1 }, 'trouble', '1 reply was not delivered.'],
+    [{ interrupted: 1, running: 2 }, 'look', '1 turn was interrupted and will resume.'],
     [{ dead_replies: 3 }, 'trouble', '3 replies were not delivered.'],
-    [{ dead_replies: 1, doubtful: 2, dead_messages: 1, suspended: 2 }, 'trouble', '1 reply was not delivered, 2 replies may or may not have arrived, 1 message was given up and 2 conversations are set aside.'],
-    [{ outbox_owed: 1, outbox_oldest_at: NOW - 420 }, 'look', 'A reply has waited 7 min to be sent.'],
+    [{ dead_replies: 1, outbox_unknown: 2, dead_messages: 1, suspended: 2 }, 'trouble', '1 reply was not delivered, the delivery of 2 replies is unknown, 1 message failed and 2 conversations are suspended.'],
+    [{ outbox_pending: 1, outbox_oldest_at: NOW - 420 }, 'look', 'A reply has been sending for 7 min.'],
   ];
-  for (const [counts, tone, words] of table) assert.deepEqual(how(counts), { tone, words });
-  assert.equal(how({ dead_replies: 1 }, { trouble: 'disk full' }).words, 'The database gives trouble: disk full');
-  const away = howItIs({ now: NOW, gateway: { state: 'running' }, counts: { ...NONE, dead_replies: 1 }, platforms: [{ name: 'telegram', trouble: 'no answer' }, { name: 'api', trouble: null }] });
-  assert.deepEqual(away, { tone: 'trouble', words: 'Telegram can not be read and 1 reply was not delivered.' });
-  assert.equal(how({}, { state: 'stopping' }).words, 'The gateway is stopping. No turn runs, nothing waits.');
-  assert.equal(how({ waiting_for_approval: 1 }, { state: 'stopping' }).words, 'The gateway is stopping. No turn runs, 1 turn awaits approval.');
+  for (const [counts, tone, text] of table) assert.deepEqual(status(counts), { tone, text });
+  assert.equal(status({ dead_replies: 1 }, { trouble: 'disk full' }).text, 'Database error: disk full');
+  const troubled = statusLine({ now: NOW, gateway: { state: 'running' }, counts: { ...NONE, dead_replies: 1 }, platforms: [{ name: 'telegram', trouble: 'no answer' }, { name: 'api', trouble: null }] });
+  assert.deepEqual(troubled, { tone: 'trouble', text: 'Telegram is not receiving and 1 reply was not delivered.' });
+  assert.equal(status({}, { state: 'stopping' }).text, 'The gateway is stopping. No turn running, nothing queued.');
+  assert.equal(status({ awaiting_approval: 1 }, { state: 'stopping' }).text, 'The gateway is stopping. No turn running, 1 turn awaiting approval.');
 });
 
 test('lengths of time have at most two units', () => {
   const table = { 0: '0 s', 0.83: '0.8 s', 9.96: '10 s', 12.4: '12 s', 59.6: '1 min', 60: '1 min', 125: '2 min 5 s', 3599: '59 min', 3600: '1 h', 7500: '2 h 5 min', 90000: '1 d 1 h' };
-  for (const [seconds, words] of Object.entries(table)) assert.equal(span(Number(seconds)), words);
+  for (const [seconds, text] of Object.entries(table)) assert.equal(span(Number(seconds)), text);
   assert.equal(lasting(2.9), '2 s');
   assert.equal(lasting(-1), '0 s');
 });
@@ -50,51 +49,51 @@ test('a time of another day names the day', () => {
 });
 
 test('a recovery is a sentence', () => {
-  const each = { at: NOW, last_life: 'unclean', died_at: NOW - 1, back_after_s: 0.8, continued: 3, suspended: 0, returned: 1 };
-  assert.match(recovery(each, NOW), /^At .* it was killed or crashed, back in at most 0\.8 s, 3 turns continued, 1 message put back in line\.$/);
-  assert.match(recovery({ ...each, last_life: 'restart' }, NOW), /it was restarted, back in 0\.8 s/);
-  assert.match(recovery({ ...each, last_life: 'stop', back_after_s: null, continued: 0, returned: 0 }, NOW), /it was stopped, nothing was under way\.$/);
+  const each = { at: NOW, previous_exit: 'unclean', died_at: NOW - 1, back_after_s: 0.8, continued: 3, suspended: 0, returned: 1 };
+  assert.match(recovery(each, NOW), /^At .* the gateway was killed or crashed, back in at most 0\.8 s, 3 turns resumed, 1 message queued again\.$/);
+  assert.match(recovery({ ...each, previous_exit: 'restart' }, NOW), /the gateway restarted, back in 0\.8 s/);
+  assert.match(recovery({ ...each, previous_exit: 'stop', back_after_s: null, continued: 0, returned: 0 }, NOW), /the gateway was stopped, nothing was running\.$/);
 });
 
-test('what became of a message is said first', () => {
+test('the outcome of a message is a sentence', () => {
   const turn = { state: 'answered', why: null, reason: null, attempts: [{ attempt: 1 }] };
-  const life = { kind: 'message', state: 'done', why: null, ended_at: NOW, turn, replies: [{ state: 'sent', error: null }] };
+  const message = { kind: 'message', state: 'done', why: null, ended_at: NOW, turn, replies: [{ state: 'sent', error: null }] };
   const table = [
     [{}, 'well', /answer was delivered/],
     [{ replies: [{ state: 'dead', error: 'blocked by the user' }] }, 'trouble', /was not delivered: blocked by the user\.$/],
-    [{ replies: [{ state: 'doubtful' }] }, 'trouble', /nobody knows/],
-    [{ replies: [], state: 'dead', why: 'failed' }, 'trouble', /given up: the agent failed/],
-    [{ replies: [], turn: { ...turn, state: 'suspended' } }, 'trouble', /set aside/],
+    [{ replies: [{ state: 'unknown' }] }, 'trouble', /delivery is unknown/],
+    [{ replies: [], state: 'dead', why: 'failed' }, 'trouble', /message failed: the agent failed/],
+    [{ replies: [], turn: { ...turn, state: 'suspended' } }, 'trouble', /suspended/],
     [{ replies: [], turn: { ...turn, state: 'failed', why: 'failed', failures: [{ why: 'the key is wrong' }] } }, 'trouble', /failed: the key is wrong/],
-    [{ replies: [], turn: { ...turn, state: 'interrupted', reason: 'restart_timeout' } }, 'look', /cut off by a restart; it goes on by itself/],
-    [{ replies: [], turn: null, ended_at: null, state: 'waiting' }, 'look', /waits for its turn/],
+    [{ replies: [], turn: { ...turn, state: 'interrupted', reason: 'restart_timeout' } }, 'look', /cut off by a restart; the gateway will resume it/],
+    [{ replies: [], turn: null, ended_at: null, state: 'queued' }, 'look', /saved and queued/],
     [{ replies: [], turn: null, state: 'withdrawn', why: '/new' }, 'look', /withdrawn/],
   ];
-  for (const [change, tone, words] of table) {
-    const found = verdict({ ...life, ...change });
+  for (const [change, tone, text] of table) {
+    const found = verdict({ ...message, ...change });
     assert.equal(found.tone, tone);
-    assert.match(found.words, words);
+    assert.match(found.text, text);
   }
 });
 
 test('a reply that was sent again in vain says so', () => {
   const error = 'the platform refused it: blocked';
   assert.equal(refusal({ error }, NOW), error);
-  assert.match(refusal({ error, tried_at: NOW - 60, sent_again_at: NOW - 61 }, NOW), /^Tried again at .*, refused again: blocked$/);
+  assert.match(refusal({ error, tried_at: NOW - 60, sent_again_at: NOW - 61 }, NOW), /^Sent again at .*, refused again: blocked$/);
   assert.match(refusal({ error: 'no answer', sent_again_at: NOW }, NOW), /failed again: no answer$/);
 });
 
-test('a message is found by who wrote it or by its words', () => {
-  const messages = [{ who: 'Bob', text: 'hello', message: '1' }, { who: null, text: 'ask bob', message: '2' }, { who: 'Ann', text: null, message: '3' }];
+test('a message is found by its sender or its text', () => {
+  const messages = [{ sender: 'Bob', text: 'hello', message: '1' }, { sender: null, text: 'ask bob', message: '2' }, { sender: 'Ann', text: null, message: '3' }];
   assert.deepEqual(holding('bob', messages).map((each) => each.message), ['1', '2']);
 });
 
-test('ids and figures are short', () => {
+test('ids and numbers are short', () => {
   assert.deepEqual(['m1', 'm1@chat', 'a%40b@chat', 'x%2540@y'].map(plainId), ['m1', 'm1', 'a@b', 'x%40']);
   assert.deepEqual([null, 0, 7.25, 12_400, 3_400_000].map(short), ['–', '0', '7.3', '12.4 k', '3.4 M']);
 });
 
-test('an axis has round figures and room for the highest', () => {
+test('an axis has round numbers and room for the highest', () => {
   for (const most of [0.03, 0.7, 1, 3, 9, 10, 11, 95, 1234]) {
     const found = ticks(most);
     assert.equal(found[0], 0);
@@ -112,12 +111,12 @@ test('bars are stacked within their box, lines break where nothing was', () => {
   assert.deepEqual(summed([{ at: 3, a: 1 }, { at: 4, a: 2 }, { at: 5, a: 4 }], ['a'], 2, 1), [{ at: 3, a: 3 }, { at: 5, a: 4 }]);
 });
 
-test('the figures of some time are a sentence', () => {
-  assert.equal(total([{ answered: 0 }], 'the last 24 hours'), 'Nothing happened in the last 24 hours.');
+test('the metrics of a period are a sentence', () => {
+  assert.equal(total([{ answered: 0 }], 'the last 24 hours'), 'No turns in the last 24 hours.');
   assert.equal(total([{ answered: 2, failed: 1 }, { answered: 1, dead: 1 }], 'the last 7 days'), 'In the last 7 days: 4 turns, 3 answered, 1 failed, 1 reply not delivered.');
 });
 
-const SEND = { name: 'Send again', of: 'reply to Bob', done: 'The reply to Bob is on its way again.' };
+const SEND = { name: 'Send again', of: 'reply to Bob', done: 'The reply to Bob is being sent.' };
 
 class Storage {
   kept = new Map();
@@ -133,7 +132,7 @@ class Storage {
 
 function desk(storage, answers) {
   const [asked, told, waiting] = [[], [], []];
-  const tell = { changed() {}, done() {}, said: (words, ok) => told.push([words, ok]), loggedOut: () => told.push(['out', false]) };
+  const tell = { changed() {}, done() {}, said: (text, ok) => told.push([text, ok]), loggedOut: () => told.push(['out', false]) };
   const send = async (route, body) => {
     asked.push([route, body]);
     const next = answers.shift();
@@ -143,9 +142,9 @@ function desk(storage, answers) {
   return { acts: new Acts(storage, tell, send, (again) => waiting.push(again)), asked, told, waiting };
 }
 
-test('an action whose answer was lost is asked again under its id, also after a reload', async () => {
+test('an action whose answer was lost is requested again under its id, also after a reload', async () => {
   const storage = new Storage();
-  const first = desk(storage, [new Away('cut')]);
+  const first = desk(storage, [new Disconnected('cut')]);
   first.acts.begin('/act', { reply: '7', action: 'send' }, 'reply 7', SEND);
   await new Promise(setImmediate);
   first.acts.begin('/act', { reply: '7', action: 'drop' }, 'reply 7', { name: 'Drop' }); // not while the first is open
@@ -155,7 +154,7 @@ test('an action whose answer was lost is asked again under its id, also after a 
   await second.acts.flush();
   assert.deepEqual(second.asked, first.asked);
   assert.match(second.asked[0][1].id, /^[0-9a-f]{32}$/);
-  assert.deepEqual([second.told, second.acts.pending('reply 7')], [[['The reply to Bob is on its way again.', true]], null]);
+  assert.deepEqual([second.told, second.acts.pending('reply 7')], [[['The reply to Bob is being sent.', true]], null]);
 });
 
 test('a refusal ends an action with its reason, and holds up no other', async () => {
@@ -168,7 +167,7 @@ test('a refusal ends an action with its reason, and holds up no other', async ()
   assert.deepEqual(told, [['Reply to Bob: not done: it was sent meanwhile', false], ['Reply to Ann: Dropped.', true]]);
 });
 
-test('who is logged out keeps what they asked for', async () => {
+test('a logout keeps the requested actions', async () => {
   const { acts, told } = desk(new Storage(), [new Refused(401, 'who are you')]);
   acts.begin('/act', {}, 'reply 1', SEND);
   await new Promise(setImmediate);

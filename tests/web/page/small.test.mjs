@@ -1,4 +1,4 @@
-// What waits to be sent, and the reading of events.
+// Messages that are not sent yet, and the reading of events.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Lines } from '../../../src/everturn/web/page/line.js';

@@ -15,16 +15,16 @@ const ROWS = [
   { seq: 3, role: 'tool', content: 'found', at: 13, turn: '7', call_id: 'c1' },
   { seq: 4, role: 'assistant', content: 'hi there', at: 15, turn: '7' },
 ];
-const SNAP = { event: 4, session_id: 's', state: 'active', title: '', earlier: null, rows: ROWS, events: EVENTS, waiting: [], turn: null, approvals: [], now: 20 };
+const SNAP = { event: 4, session_id: 's', state: 'active', title: '', earlier: null, rows: ROWS, events: EVENTS, queued: [], turn: null, approvals: [], now: 20 };
 const fold = (events, talk = emptyTalk('c')) => {
   for (const event of events) happen(talk, event);
   return talk;
 };
 const seen = (items) => items.map((item) => [item.key, item.kind, item.status ?? item.state, item.text ?? item.parts?.at(-1)?.text]);
 
-test('a message is safe, then answered', () => {
+test('a message is saved, then answered', () => {
   const talk = fold(EVENTS.slice(0, 2));
-  assert.deepEqual(seen(timeline(talk)), [['ma', 'user', 'safe', 'hello'], ['t7.0', 'turn', 'running', undefined]]);
+  assert.deepEqual(seen(timeline(talk)), [['ma', 'user', 'saved', 'hello'], ['t7.0', 'turn', 'running', undefined]]);
   fold(EVENTS, talk);
   assert.deepEqual(seen(timeline(talk)), [['ma', 'user', 'answered', 'hello'], ['t7.0', 'turn', 'answered', 'hi there']]);
 });
@@ -40,7 +40,7 @@ test('a reload shows what was shown before', () => {
   assert.deepEqual(timeline(fromSnapshot('c', SNAP)).at(-1).parts.map((part) => part.kind), ['text', 'call', 'text']);
 });
 
-test('what the last attempt said replaces what the one before said, in the same bubble', () => {
+test('what the last attempt said replaces what the one before said, in the same message', () => {
   const talk = fold(EVENTS.slice(0, 2));
   happen(talk, { seq: null, kind: 'delta', at: 12, data: { turn: '7', text: 'half an ans' } });
   const [, before] = timeline(talk);
@@ -82,7 +82,7 @@ test('a call says how it ended', () => {
 test('what was not sent stands at the end, under the id it keeps', () => {
   const talk = fold(EVENTS.slice(0, 1));
   const unsent = [{ chat: 'c', id: 'a', text: 'hello', at: 9 }, { chat: 'c', id: 'b', text: 'more', at: 10 }, { chat: 'c', id: 'd', text: 'x', at: 11, refused: 'too long' }];
-  assert.deepEqual(seen(timeline(talk, unsent)), [['ma', 'user', 'safe', 'hello'], ['mb', 'user', 'sending', 'more'], ['md', 'user', 'refused', 'x']]);
+  assert.deepEqual(seen(timeline(talk, unsent)), [['ma', 'user', 'saved', 'hello'], ['mb', 'user', 'sending', 'more'], ['md', 'user', 'refused', 'x']]);
 });
 
 test('what was undone or withdrawn is gone after a reload', () => {
@@ -90,9 +90,9 @@ test('what was undone or withdrawn is gone after a reload', () => {
   assert.deepEqual(timeline(fromSnapshot('c', snap)), []);
 });
 
-test('a message that waits is shown, one that a turn took is not shown twice', () => {
+test('a queued message is shown, one that a turn took is not shown twice', () => {
   const events = [...EVENTS, { seq: 5, kind: 'message', at: 16, data: { id: 'b', text: 'next' } }];
-  const items = timeline(fromSnapshot('c', { ...SNAP, event: 5, events, waiting: ['b'] }));
+  const items = timeline(fromSnapshot('c', { ...SNAP, event: 5, events, queued: ['b'] }));
   assert.deepEqual(items.map((item) => item.key), ['ma', 't7.0', 'mb']);
 });
 
@@ -114,26 +114,26 @@ test('a notice with an id is replaced, not repeated', () => {
   assert.deepEqual(items.map((item) => item.text), ['two minutes']);
 });
 
-test('how a turn goes is told while it runs', () => {
+test('progress of a turn is shown while it runs', () => {
   const talk = fold([...EVENTS.slice(0, 2), { seq: 3, kind: 'notice', at: 12, data: { id: '8', turn: '7', text: 'still working', reason: 'still_working' } }]);
   assert.ok(timeline(talk).some((item) => item.text === 'still working'));
   happen(talk, { ...EVENTS[3], seq: 5 });
   assert.ok(!timeline(talk).some((item) => item.text === 'still working'));
 });
 
-test('a question is a part of the turn that asks, until it is answered', () => {
-  const asks = [
+test('an approval request is a part of its turn until it is answered', () => {
+  const events = [
     ...EVENTS.slice(0, 2),
-    { seq: 3, kind: 'approval', at: 12, data: { id: '5', turn: '7', tool: 'shell', state: 'open', question: 'rm?' } },
-    { seq: 4, kind: 'turn', at: 12, data: { turn: '7', state: 'waiting', attempt: 1 } },
+    { seq: 3, kind: 'approval', at: 12, data: { id: '5', turn: '7', tool: 'shell', state: 'open', request: 'rm?' } },
+    { seq: 4, kind: 'turn', at: 12, data: { turn: '7', state: 'awaiting_approval', attempt: 1 } },
   ];
-  const talk = fold(asks);
-  assert.equal(timeline(talk)[1].approvals[0].question, 'rm?');
+  const talk = fold(events);
+  assert.equal(timeline(talk)[1].approvals[0].request, 'rm?');
   happen(talk, { seq: 5, kind: 'approval', at: 13, data: { id: '5', turn: '7', tool: 'shell', state: 'approved' } });
   assert.deepEqual(timeline(talk)[1].approvals, []);
 });
 
-test('words that joined a running turn part its bubble', () => {
+test('a message that joined a running turn splits its item', () => {
   const rows = [...ROWS.slice(0, 3), { seq: 4, role: 'user', content: 'faster', at: 13.5, turn: '7' }, { ...ROWS[3], seq: 5 }];
   const items = timeline(fromSnapshot('c', { ...SNAP, rows }));
   assert.deepEqual(items.map((item) => item.key), ['ma', 't7.0', 'mrow4', 't7.1']);

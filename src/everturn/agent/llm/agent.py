@@ -10,20 +10,20 @@ from functools import partial
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.agent.llm.asking import Asking, Given
+from everturn.agent.llm.asking import ModelCaller, ModelInput
 from everturn.agent.llm.compacting import Compacting
-from everturn.agent.llm.freezing import Prompt, frozen_prompt, with_brought
-from everturn.agent.llm.providers import Models
+from everturn.agent.llm.freezing import Prompt, frozen_prompt, with_extras
+from everturn.agent.llm.providers import AgentModels
 from everturn.agent.llm.rendering import Anchored, arguments_of, as_kept, extra_of
 from everturn.agent.llm.settings import LlmSettings
+from everturn.agent.rules import model_texts
+from everturn.agent.rules.outcomes import CallOutcome
 from everturn.agent.toolbox import Toolbox, ToolSource
 from everturn.clock import Clock, SystemClock
-from everturn.decide import model_words
-from everturn.decide.conversation import arranged
-from everturn.decide.outcomes import Kind
-from everturn.decide.uploads import sees
 from everturn.errors import Spent
+from everturn.home.rules.files import sees
 from everturn.model import Message, ToolCall
+from everturn.sessions.rules.transcript import arranged
 
 HISTORY_ROWS = 100_000  # the whole of it: a window that moves would change the beginning of every request
 
@@ -37,7 +37,7 @@ class Work:
     toolbox: Toolbox
     steps: int
     used: set[str]  # the ids of this turn's calls: a compaction takes some out of the history
-    functions: frozenset[str] = frozenset()  # those of the program that asks
+    functions: frozenset[str] = frozenset()  # those of the API client
     anchor: Anchored | None = None
     anchored_in: str = ""  # the session whose rows the anchor counts
 
@@ -51,13 +51,13 @@ class LlmAgent:
         sources: Sequence[ToolSource] = (),
         clock: Clock | None = None,
         chance: Callable[[], float] = random.random,
-        models: Models | None = None,
+        models: AgentModels | None = None,
     ) -> None:
         self._settings = settings
         self._sources = sources
-        self._models = models or Models(settings)
-        self._models.get(settings.model)  # a setting that can not work is found at the start
-        self._asking = Asking(settings, self._models, clock or SystemClock(), chance)
+        self._models = models or AgentModels(settings)
+        self._models.get(settings.model)  # a setting that cannot work is found at the start
+        self._asking = ModelCaller(settings, self._models, clock or SystemClock(), chance)
         self._compacting = Compacting(settings, self._asking)
 
     def start(self) -> None:
@@ -69,7 +69,7 @@ class LlmAgent:
         await self._models.close()
 
     async def run(self, turn: TurnContext) -> Answer:
-        """Ask, commit, use the tools, ask again, until there is an answer."""
+        """Ask, commit, run the tools, and ask again until there is an answer."""
         work = await self._begin(turn)
         run = work.toolbox.runner(turn)
         if turn.attempt > 1:
@@ -82,21 +82,21 @@ class LlmAgent:
             text = response.text or ""
             extra = extra_of(response, text, calls)
             if asks or not calls:
-                cut = got.kind is not Kind.ANSWERED
+                cut = got.kind is not CallOutcome.ANSWERED
                 return Answer(text, extra, got.used, cut=cut, calls=tuple(calls))
             for call in calls:
                 work.used.add(call.id)
             await turn.step(text, calls, run, extra=extra, usage=got.used)
             work.steps += 1
-        return Answer(model_words.too_many_steps(self._settings.max_steps), cut=True)
+        return Answer(model_texts.too_many_steps(self._settings.max_steps), cut=True)
 
     def sees(self, turn: TurnContext) -> bool:
         """Whether the turn's first model is given pictures."""
         return self._settings.uploads is not None and sees(self._asking.names(turn)[0], self._settings.images)
 
     async def describe(self, turn: TurnContext, question: str) -> str:
-        """One request apart from the conversation; empty when it fails or a spending limit is reached."""
-        given = Given([Message(role="user", content=question)], "", ())
+        """Ask the model once, outside the conversation; empty when that fails or a spending limit is reached."""
+        given = ModelInput([Message(role="user", content=question)], "", ())
         try:
             failure, response = await self._asking.once(turn, given)
         except Spent:
@@ -107,13 +107,13 @@ class LlmAgent:
     async def _begin(self, turn: TurnContext) -> Work:
         toolbox = Toolbox.of(self._sources)
         prompt = await frozen_prompt(turn, self._settings, toolbox)
-        prompt, functions = with_brought(prompt, await turn.brought())
+        prompt, functions = with_extras(prompt, await turn.extras())
         steps = sum(bool(row.calls) for row in await turn.own()) if turn.attempt > 1 else 0
         used = await turn.session.used_ids() if turn.attempt > 1 else set()
         return Work(turn, prompt, toolbox, steps, used, functions)
 
-    async def _given(self, work: Work) -> Given:
-        """What is sent now: with what the user wrote meanwhile, compacted if it became too long."""
+    async def _given(self, work: Work) -> ModelInput:
+        """The next request's input: with the messages that arrived meanwhile, compacted if it became too long."""
         turn, prompt = work.turn, work.prompt
         await turn.joined()
         rows = await turn.history(HISTORY_ROWS)
@@ -121,7 +121,7 @@ class LlmAgent:
             rows = await turn.history(HISTORY_ROWS)
         if turn.note and work.anchored_in != turn.session_id:
             work.anchor, work.anchored_in = Anchored(turn.note, len(arranged(rows))), turn.session_id
-        return Given(rows, prompt.system, prompt.tools, prompt.text, work.anchor)
+        return ModelInput(rows, prompt.system, prompt.tools, prompt.text, work.anchor)
 
     async def _shortened(self, work: Work) -> bool:
         """Compact, because the provider says that the conversation is too long."""
@@ -129,8 +129,8 @@ class LlmAgent:
 
 
 def _own_first(response: ModelResponse, functions: Collection[str]) -> tuple[ModelResponse, bool]:
-    """What is kept of a response, and whether it asks the program for calls. Where it asks for our tools as well, those
-    run first: the model asks for the program's functions again when it has their results.
+    """The part of a response that is kept, and whether it calls functions of the API client. Where it also calls our tools,
+    those run first: the model calls the client's functions again when it has their results.
     """
     theirs = [part for part in response.parts if isinstance(part, ToolCallPart) and part.tool_name in functions]
     every = [part for part in response.parts if isinstance(part, ToolCallPart)]
@@ -145,7 +145,7 @@ def _with_own_ids(response: ModelResponse, rows: Sequence[Message], work: Work) 
 
 
 def _calls(said: ModelResponse, kept: ModelResponse, toolbox: Toolbox) -> list[ToolCall]:
-    """The calls with the ids that are kept, and the arguments as the model wrote them: what is wrong with them is said."""
+    """The calls with the ids that are kept, and the arguments as the model wrote them: errors in them become results."""
     pairs = zip(said.parts, kept.parts, strict=True)
     return [
         toolbox.call(own.tool_call_id, part.tool_name, arguments_of(part))

@@ -1,4 +1,4 @@
-"""Asking until there is a response: retries are journaled and bounded across crashes, then the fallback models are asked."""
+"""Asks a model until there is a response: retries are journaled and bounded across crashes, then the fallbacks are asked."""
 
 from __future__ import annotations
 
@@ -11,26 +11,35 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from everturn.agent.interface import NO_USAGE, TurnContext
-from everturn.agent.llm.calls import Request, Watch, call_model, judged, usage_of
-from everturn.agent.llm.failures import Failure, failure_of
+from everturn.agent.llm.calls import CallWatch, ProviderRequest, call_model, judged, usage_of
+from everturn.agent.llm.failures import ModelFailure, failure_of
 from everturn.agent.llm.pictures import pictures_of
-from everturn.agent.llm.providers import Models, call_settings
+from everturn.agent.llm.providers import AgentModels, call_settings
 from everturn.agent.llm.rendering import Anchored, rendered
 from everturn.agent.llm.settings import LlmSettings
+from everturn.agent.rules.model_texts import FailedCall, no_answer, waiting
+from everturn.agent.rules.outcomes import (
+    LONG_WAIT_S,
+    OUTCOMES,
+    AtLast,
+    CallOutcome,
+    Move,
+    Tries,
+    next_move,
+    wait_before,
+)
 from everturn.clock import Clock
-from everturn.decide.conversation import estimated_tokens
-from everturn.decide.model_words import Asked, no_answer, waiting
-from everturn.decide.outcomes import LONG_WAIT_S, OUTCOMES, AtLast, Kind, Move, Tries, next_move, wait_before
-from everturn.decide.uploads import sees
 from everturn.errors import ConfigError, EverturnError, Unanswerable
+from everturn.home.rules.files import sees
 from everturn.model import Message, Usage
+from everturn.sessions.rules.transcript import estimated_tokens
 
 log = structlog.get_logger()
 LIKELY_OUTPUT_TOKENS = 1_000  # what an answer is expected to use where the settings set no limit
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ModelInput:
     """What a model is given: the conversation, and the session's frozen prompt and tools."""
 
     rows: Sequence[Message]
@@ -42,17 +51,17 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """What came of it."""
+    """A response and how it was obtained."""
 
-    kind: Kind
+    kind: CallOutcome
     response: ModelResponse
-    given: Given
+    given: ModelInput
     used: Usage  # what is still to be counted of it
 
 
 @dataclass(slots=True)
-class Place:
-    """Where we are among the models and their tries."""
+class FallbackPosition:
+    """The position in the list of models and their tries."""
 
     names: Sequence[str]
     index: int = 0
@@ -66,24 +75,24 @@ class Place:
         return self.names[self.index]
 
     def next_model(self, count: int) -> None:
-        """Go on with the next one."""
+        """Move on to the next model."""
         self.index, self.failed, self.before = self.index + 1, 0, count
 
 
-class Asking:
+class ModelCaller:
     """Asks the models of one agent."""
 
-    def __init__(self, settings: LlmSettings, models: Models, clock: Clock, chance: Callable[[], float]) -> None:
+    def __init__(self, settings: LlmSettings, models: AgentModels, clock: Clock, chance: Callable[[], float]) -> None:
         self._settings = settings
         self._models = models
         self._clock = clock
         self._chance = chance
 
     async def ask(
-        self, turn: TurnContext, current: Callable[[], Awaitable[Given]], compact: Callable[[], Awaitable[bool]]
+        self, turn: TurnContext, current: Callable[[], Awaitable[ModelInput]], compact: Callable[[], Awaitable[bool]]
     ) -> Got:
-        """A response to what is there now. Raises Unanswerable with words for the user when there is none."""
-        place = Place(self.names(turn))
+        """Ask until there is a response. Raises Unanswerable, with a text for the user, when there is none."""
+        place = FallbackPosition(self.names(turn))
         while True:
             given = await current()
             failure, response = await self._try(turn, place.name, given)
@@ -93,8 +102,8 @@ class Asking:
             if not await self._goes_on(turn, place, failure, compact):
                 return Got(failure.kind, self._last(place, failure, response), given, NO_USAGE)
 
-    async def once(self, turn: TurnContext, given: Given) -> tuple[Failure, ModelResponse | None]:
-        """One call of the first model, shown to nobody, never tried again."""
+    async def once(self, turn: TurnContext, given: ModelInput) -> tuple[ModelFailure, ModelResponse | None]:
+        """Call the first model once, without streaming to the user and without a retry."""
         return await self._try(turn, self.names(turn)[0], given, show=lambda _: None)
 
     def names(self, turn: TurnContext) -> list[str]:
@@ -102,12 +111,12 @@ class Asking:
         first = turn.session.model or self._settings.model
         return list(dict.fromkeys((first, *self._settings.fallback)))
 
-    def _good(self, kind: Kind, response: ModelResponse) -> bool:
-        return kind is Kind.ANSWERED or (kind is Kind.LENGTH and bool((response.text or "").strip()))
+    def _good(self, kind: CallOutcome, response: ModelResponse) -> bool:
+        return kind is CallOutcome.ANSWERED or (kind is CallOutcome.LENGTH and bool((response.text or "").strip()))
 
     async def _try(
-        self, turn: TurnContext, name: str, given: Given, show: Callable[[str], None] | None = None
-    ) -> tuple[Failure, ModelResponse | None]:
+        self, turn: TurnContext, name: str, given: ModelInput, show: Callable[[str], None] | None = None
+    ) -> tuple[ModelFailure, ModelResponse | None]:
         settings, plan, used = self._settings, NO_USAGE, NO_USAGE
 
         def active() -> None:
@@ -115,26 +124,26 @@ class Asking:
             used = plan  # an answer that has begun is paid for, however it ends
             turn.active()
 
-        watch = Watch(self._clock, settings.stall_s, settings.stream_every_s, show or turn.stream, active)
+        watch = CallWatch(self._clock, settings.stall_s, settings.stream_every_s, show or turn.stream, active)
         try:
             async with self._models.using(name, turn.session_id) as model:
                 pictures = await pictures_of(given.rows, settings.uploads) if sees(name, settings.images) else None
                 messages = rendered(given.rows, given.system, model.system, given.note, pictures)
-                request = Request(model, messages, given.tools, call_settings(name, settings, turn.session_id))
+                request = ProviderRequest(model, messages, given.tools, call_settings(name, settings, turn.session_id))
                 plan = self._plan(given, model.model_name, model.system)
                 await turn.calling(plan)
                 response = await call_model(request, watch)
         except ConfigError as error:
-            return Failure(Kind.MISSING, str(error)), None
+            return ModelFailure(CallOutcome.MISSING, str(error)), None
         except EverturnError:
             raise  # the store's, or a spending limit: not the model's failure
         except Exception as error:  # noqa: BLE001  whatever a provider or its library does has its row in the table
             return replace(failure_of(error, (settings.api_key,)), used=used), None
         said = usage_of(response)
-        return Failure(judged(response), used=said if said.output_tokens else plan), response
+        return ModelFailure(judged(response), used=said if said.output_tokens else plan), response
 
-    def _plan(self, given: Given, model: str, provider: str) -> Usage:
-        """What the call may use; counted before it is made."""
+    def _plan(self, given: ModelInput, model: str, provider: str) -> Usage:
+        """The usage to reserve before the call."""
         tokens = estimated_tokens(given.rows, given.frozen or given.system)
         likely = RequestUsage(
             input_tokens=tokens, output_tokens=self._settings.max_output_tokens or LIKELY_OUTPUT_TOKENS
@@ -142,7 +151,7 @@ class Asking:
         return usage_of(ModelResponse(parts=[], usage=likely, model_name=model, provider_name=provider))
 
     async def _goes_on(
-        self, turn: TurnContext, place: Place, failure: Failure, compact: Callable[[], Awaitable[bool]]
+        self, turn: TurnContext, place: FallbackPosition, failure: ModelFailure, compact: Callable[[], Awaitable[bool]]
     ) -> bool:
         """Wait and try again, or move to the next model; False: there is nothing left to try."""
         wait_s = wait_before(
@@ -152,13 +161,13 @@ class Asking:
         waits = wait_s or 0.0 if move is Move.RETRY else 0.0
         # The last one, too, and before a compaction asks: what it used is counted, the rest of its plan is given back.
         count = await turn.failed(failure.kind, failure.detail or failure.kind, waits, failure.used)
-        place.failed = max(place.failed, count - place.before)  # an earlier life's tries count too
-        compacted = failure.kind is Kind.OVERFLOW and not place.compacted and await compact()
+        place.failed = max(place.failed, count - place.before)  # tries of an earlier process count too
+        compacted = failure.kind is CallOutcome.OVERFLOW and not place.compacted and await compact()
         place.compacted = place.compacted or compacted
         move = self._move(place, failure, wait_s, compacted=compacted)
         log.warning(
             "model call failed",
-            turn=turn.id,
+            turn_id=turn.id,
             model=place.name,
             kind=failure.kind.value,
             why=failure.detail,
@@ -170,18 +179,18 @@ class Asking:
             place.next_model(count)
         return move is not Move.GIVE_UP
 
-    def _move(self, place: Place, failure: Failure, wait_s: float | None, *, compacted: bool) -> Move:
+    def _move(self, place: FallbackPosition, failure: ModelFailure, wait_s: float | None, *, compacted: bool) -> Move:
         left = len(place.names) - place.index - 1
         return next_move(failure.kind, Tries(place.failed, self._settings.retries, left, compacted, wait_s))
 
-    async def _wait(self, turn: TurnContext, place: Place, kind: Kind, wait_s: float) -> None:
+    async def _wait(self, turn: TurnContext, place: FallbackPosition, kind: CallOutcome, wait_s: float) -> None:
         if wait_s > LONG_WAIT_S:
-            await turn.tell(waiting(kind, wait_s, place.failed, self._settings.retries))
+            await turn.notify(waiting(kind, wait_s, place.failed, self._settings.retries))
         await self._clock.sleep(wait_s)
 
-    def _last(self, place: Place, failure: Failure, response: ModelResponse | None) -> ModelResponse:
-        """Half an answer where there is one; its calls may be half too, and are left out."""
+    def _last(self, place: FallbackPosition, failure: ModelFailure, response: ModelResponse | None) -> ModelResponse:
+        """The incomplete answer where there is one; its calls may be incomplete too, and are left out."""
         if response is not None and OUTCOMES[failure.kind].last is AtLast.AS_CUT and (response.text or "").strip():
             return replace(response, parts=[part for part in response.parts if isinstance(part, TextPart)])
-        asked = Asked(place.name, place.failed, self._settings.api_key_env, failure.detail)
+        asked = FailedCall(place.name, place.failed, self._settings.api_key_env, failure.detail)
         raise Unanswerable(no_answer(failure.kind, asked), failure.kind)

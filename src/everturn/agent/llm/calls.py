@@ -15,8 +15,8 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from everturn.agent.llm.failures import Stalled
+from everturn.agent.rules.outcomes import CallOutcome
 from everturn.clock import Clock
-from everturn.decide.outcomes import Kind
 from everturn.model import Usage
 
 T = TypeVar("T")
@@ -24,8 +24,8 @@ Show = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What is sent."""
+class ProviderRequest:
+    """One request to a provider."""
 
     model: Model[Any]
     messages: Sequence[ModelMessage]
@@ -34,8 +34,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """How a call is watched: who is shown what, how often, and when it counts as stalled."""
+class CallWatch:
+    """How a call is watched: where it streams to, how often, and when it counts as stalled."""
 
     clock: Clock
     stall_s: float
@@ -45,29 +45,29 @@ class Watch:
 
 
 class Pulse:
-    """When something moved last."""
+    """Records when the last activity was."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.at = clock.monotonic()
 
     def beat(self) -> None:
-        """Something moved."""
+        """Record activity."""
         self.at = self._clock.monotonic()
 
     def quiet_s(self) -> float:
-        """How long nothing moved."""
+        """Seconds since the last activity."""
         return self._clock.monotonic() - self.at
 
 
-async def call_model(request: Request, watch: Watch) -> ModelResponse:
-    """The whole response. Raises Stalled, or whatever the library raises."""
+async def call_model(request: ProviderRequest, watch: CallWatch) -> ModelResponse:
+    """Call the model; returns the whole response. Raises Stalled, or whatever the library raises."""
     pulse = Pulse(watch.clock)
     return await unless_stalled(_read(request, watch, pulse), pulse, watch)
 
 
-async def unless_stalled(work: Awaitable[T], pulse: Pulse, watch: Watch) -> T:
-    """Wait for the work as long as it moves."""
+async def unless_stalled(work: Awaitable[T], pulse: Pulse, watch: CallWatch) -> T:
+    """Wait for the work as long as there is activity. Raises Stalled."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():
@@ -86,7 +86,7 @@ async def unless_stalled(work: Awaitable[T], pulse: Pulse, watch: Watch) -> T:
                 await task
 
 
-async def _read(request: Request, watch: Watch, pulse: Pulse) -> ModelResponse:
+async def _read(request: ProviderRequest, watch: CallWatch, pulse: Pulse) -> ModelResponse:
     parameters = ModelRequestParameters(function_tools=list(request.tools))
     shown_at: float | None = None
     async with model_request_stream(
@@ -103,23 +103,23 @@ async def _read(request: Request, watch: Watch, pulse: Pulse) -> ModelResponse:
         return stream.get()
 
 
-def judged(response: ModelResponse) -> Kind:
-    """How a call ended that raised nothing. The library calls a stream without a finish reason a normal stop."""
+def judged(response: ModelResponse) -> CallOutcome:
+    """The outcome of a call that raised nothing. The library calls a stream without a finish reason a normal stop."""
     has_calls = any(isinstance(part, ToolCallPart) for part in response.parts)
     details = response.provider_details or {}
     if response.finish_reason == "content_filter" or details.get("refusal"):
-        return Kind.REFUSED
+        return CallOutcome.REFUSED
     if "finish_reason" not in details or response.state != "complete":
-        return Kind.CUT
+        return CallOutcome.CUT
     if has_calls:
-        return Kind.ANSWERED
+        return CallOutcome.ANSWERED
     if response.finish_reason == "length":
-        return Kind.LENGTH
-    return Kind.ANSWERED if (response.text or "").strip() else Kind.EMPTY
+        return CallOutcome.LENGTH
+    return CallOutcome.ANSWERED if (response.text or "").strip() else CallOutcome.EMPTY
 
 
 def usage_of(response: ModelResponse) -> Usage:
-    """What the provider says it used, and what that costs where the price is known."""
+    """The usage that the provider reports, and its cost where the price is known."""
     used = response.usage
     return Usage(
         requests=1,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everturn.agent.interface import TurnContext
-from everturn.agent.llm.asking import Asking, Given
+from everturn.agent.llm.asking import ModelCaller, ModelInput
 from everturn.agent.llm.calls import usage_of
 from everturn.agent.llm.settings import LlmSettings
-from everturn.decide.conversation import SUMMARISE, estimated_tokens, rows_to_keep, to_summarise
-from everturn.decide.outcomes import Kind
+from everturn.agent.rules.outcomes import CallOutcome
 from everturn.model import Message
+from everturn.sessions.rules.transcript import SUMMARISE, estimated_tokens, rows_to_keep, to_summarise
 
 _CHARS_OF_A_TOKEN = 3
 _KEPT_PART = 3  # the newest third stays when nothing else says how much
@@ -19,7 +19,7 @@ _KEPT_PART = 3  # the newest third stays when nothing else says how much
 class Compacting:
     """Makes summaries with the agent's own model."""
 
-    def __init__(self, settings: LlmSettings, asking: Asking) -> None:
+    def __init__(self, settings: LlmSettings, asking: ModelCaller) -> None:
         self._settings = settings
         self._asking = asking
 
@@ -44,9 +44,11 @@ class Compacting:
             return False
         room = int(self._settings.compact_at * self._settings.context_tokens) * _CHARS_OF_A_TOKEN
         text = SUMMARISE + to_summarise(rows[:-keep], room)
-        failure, response = await self._asking.once(turn, Given([Message(role="user", content=text, seq=1)], "", []))
+        failure, response = await self._asking.once(
+            turn, ModelInput([Message(role="user", content=text, seq=1)], "", [])
+        )
         summary = (response.text or "").strip() if response is not None else ""
-        if response is None or not summary or failure.kind not in {Kind.ANSWERED, Kind.LENGTH}:
+        if response is None or not summary or failure.kind not in {CallOutcome.ANSWERED, CallOutcome.LENGTH}:
             await turn.session.compaction_failed(failure.detail or failure.kind, failure.used)
             return False
         await turn.session.compact(summary, keep, usage_of(response))

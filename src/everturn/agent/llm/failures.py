@@ -1,4 +1,4 @@
-"""A library's error as one of our outcomes, with what the provider said in words that hold no secret."""
+"""Maps a library's error to one of our outcomes, with the provider's message without secrets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from pydantic_ai import exceptions as library
 
 from everturn.agent.interface import NO_USAGE
-from everturn.decide.outcomes import Kind
-from everturn.decide.secrets import scrub
+from everturn.agent.rules.outcomes import CallOutcome
+from everturn.agent.rules.secrets import scrub
 from everturn.model import Usage
 
 _TOO_LONG = re.compile(
@@ -18,23 +18,23 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 # The first that fits decides: the exact before the general.
-_KINDS: tuple[tuple[type[Exception], Kind], ...] = (
-    (library.ModelContextWindowExceededError, Kind.OVERFLOW),
-    (library.ModelAuthenticationError, Kind.DENIED),
-    (library.ModelNotFoundError, Kind.MISSING),
-    (library.ModelQuotaExceededError, Kind.QUOTA),
-    (library.ModelRateLimitError, Kind.LIMITED),
-    (library.ModelRequestRejectedError, Kind.REJECTED),
-    (library.ModelUnavailableError, Kind.SERVER),
-    (library.ModelServerError, Kind.SERVER),
-    (library.ModelRequestTimeout, Kind.STALLED),
-    (library.ModelConnectionError, Kind.CONNECTION),
-    (library.ContentFilterError, Kind.REFUSED),
-    (library.UnexpectedModelBehavior, Kind.UNREADABLE),
-    (ValidationError, Kind.UNREADABLE),
-    (library.ModelAPIError, Kind.SERVER),
-    (OSError, Kind.CONNECTION),
-    (ValueError, Kind.UNREADABLE),
+_KINDS: tuple[tuple[type[Exception], CallOutcome], ...] = (
+    (library.ModelContextWindowExceededError, CallOutcome.OVERFLOW),
+    (library.ModelAuthenticationError, CallOutcome.DENIED),
+    (library.ModelNotFoundError, CallOutcome.MISSING),
+    (library.ModelQuotaExceededError, CallOutcome.QUOTA),
+    (library.ModelRateLimitError, CallOutcome.LIMITED),
+    (library.ModelRequestRejectedError, CallOutcome.REJECTED),
+    (library.ModelUnavailableError, CallOutcome.SERVER),
+    (library.ModelServerError, CallOutcome.SERVER),
+    (library.ModelRequestTimeout, CallOutcome.STALLED),
+    (library.ModelConnectionError, CallOutcome.CONNECTION),
+    (library.ContentFilterError, CallOutcome.REFUSED),
+    (library.UnexpectedModelBehavior, CallOutcome.UNREADABLE),
+    (ValidationError, CallOutcome.UNREADABLE),
+    (library.ModelAPIError, CallOutcome.SERVER),
+    (OSError, CallOutcome.CONNECTION),
+    (ValueError, CallOutcome.UNREADABLE),
 )
 _NETWORK_LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio")
 
@@ -44,39 +44,44 @@ class Stalled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ModelFailure:
     """A call that gave no answer."""
 
-    kind: Kind
+    kind: CallOutcome
     detail: str = ""
     retry_after_s: float | None = None
     used: Usage = NO_USAGE  # what the call used all the same, as far as that is known
 
 
-def failure_of(error: Exception, secrets: tuple[str | None, ...]) -> Failure:
-    """What happened, by our table."""
+def failure_of(error: Exception, secrets: tuple[str | None, ...]) -> ModelFailure:
+    """The outcome, delay and message of an error."""
     detail = scrub(_said(error), secrets)
-    return Failure(_kind(error, detail), detail, getattr(error, "retry_after", None))
+    return ModelFailure(_kind(error, detail), detail, getattr(error, "retry_after", None))
 
 
-def _kind(error: Exception, detail: str) -> Kind:
+def _kind(error: Exception, detail: str) -> CallOutcome:
     if isinstance(error, Stalled):
-        return Kind.STALLED
+        return CallOutcome.STALLED
     if isinstance(error, library.ModelAPIError) and isinstance(error.__cause__, ValueError):
-        return Kind.UNREADABLE  # a chunk that is not JSON
+        return CallOutcome.UNREADABLE  # a chunk that is not JSON
     kind = next((kind for type_, kind in _KINDS if isinstance(error, type_)), None)
     status = getattr(error, "status_code", 0)
-    if kind in {None, Kind.SERVER} and 400 <= status < 500:
-        kind = {401: Kind.DENIED, 403: Kind.DENIED, 404: Kind.MISSING, 429: Kind.LIMITED}.get(status, Kind.REJECTED)
-    if kind in {Kind.REJECTED, Kind.SERVER} and _TOO_LONG.search(detail):
-        return Kind.OVERFLOW
+    if kind in {None, CallOutcome.SERVER} and 400 <= status < 500:
+        kind = {
+            401: CallOutcome.DENIED,
+            403: CallOutcome.DENIED,
+            404: CallOutcome.MISSING,
+            429: CallOutcome.LIMITED,
+        }.get(status, CallOutcome.REJECTED)
+    if kind in {CallOutcome.REJECTED, CallOutcome.SERVER} and _TOO_LONG.search(detail):
+        return CallOutcome.OVERFLOW
     if kind is None and type(error).__module__.partition(".")[0] in _NETWORK_LIBRARIES:
-        return Kind.CONNECTION
-    return kind or Kind.UNKNOWN
+        return CallOutcome.CONNECTION
+    return kind or CallOutcome.UNKNOWN
 
 
 def _said(error: Exception) -> str:
-    """What the provider said about it, short; else what kind of error it is."""
+    """The provider's message, short; else the kind of the error."""
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, dict) else body
     message = inner.get("message") if isinstance(inner, dict) else inner

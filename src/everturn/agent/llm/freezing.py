@@ -1,4 +1,4 @@
-"""The part of every request that a session keeps for its whole life: the system prompt and the tools, as one text."""
+"""The frozen prompt of a session: system prompt and tools as one text, the same in every request."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pydantic_ai.tools import ToolDefinition
 
 from everturn.agent.interface import TurnContext
 from everturn.agent.llm.settings import LlmSettings
+from everturn.agent.rules.prompt import system_prompt
 from everturn.agent.toolbox import Tool, Toolbox
-from everturn.decide.prompt import system_prompt
-from everturn.model import Brought, Json
+from everturn.model import Json, RequestExtras
 
 
 class FrozenTool(msgspec.Struct, frozen=True):
-    """A tool as the model is told about it."""
+    """A tool as the model sees it."""
 
     name: str
     description: str
@@ -25,7 +25,7 @@ class FrozenTool(msgspec.Struct, frozen=True):
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """What is kept."""
+    """The stored form of a frozen prompt."""
 
     system: str
     tools: list[FrozenTool]
@@ -41,9 +41,9 @@ class Prompt:
 
 
 async def frozen_prompt(turn: TurnContext, settings: LlmSettings, toolbox: Toolbox) -> Prompt:
-    """The session's own prompt; it is made now when it has none that can be read.
+    """The session's frozen prompt; made now when the session has none that can be read.
 
-    While a server has not told its tools the new prompt is for this turn alone: a session that kept it would never get them.
+    While an MCP server has not reported its tools the new prompt is for this turn alone: a session that kept it would never get them.
     """
     place = turn.source if settings.tell_place else None
     text = frozen_text(system_prompt(settings.instructions, place), toolbox.all())
@@ -55,18 +55,18 @@ async def frozen_prompt(turn: TurnContext, settings: LlmSettings, toolbox: Toolb
     return Prompt(kept, frozen.system, [_definition(tool) for tool in frozen.tools])
 
 
-def with_brought(prompt: Prompt, brought: Brought) -> tuple[Prompt, frozenset[str]]:
-    """The prompt of a turn for which a program brought instructions and functions; the names of those that are offered.
+def with_extras(prompt: Prompt, extras: RequestExtras) -> tuple[Prompt, frozenset[str]]:
+    """The prompt of a turn with the instructions and functions of its API client; and the names of the functions offered.
 
     None of them takes the name of a tool of ours. What the session keeps does not change.
     """
-    if not brought.instructions and not brought.tools:
+    if not extras.instructions and not extras.tools:
         return prompt, frozenset()
     taken = {tool.name for tool in prompt.tools}
-    theirs = [tool for tool in brought.tools if tool.name not in taken]
+    theirs = [tool for tool in extras.tools if tool.name not in taken]
     offered = [_definition(FrozenTool(tool.name, tool.description, tool.parameters)) for tool in theirs]
-    system = "\n\n".join(part for part in (prompt.system, brought.instructions) if part)
-    text = prompt.text + brought.instructions + "".join(str(tool.parameters) for tool in theirs)
+    system = "\n\n".join(part for part in (prompt.system, extras.instructions) if part)
+    text = prompt.text + extras.instructions + "".join(str(tool.parameters) for tool in theirs)
     return Prompt(text, system, [*prompt.tools, *offered]), frozenset(tool.name for tool in theirs)
 
 

@@ -1,4 +1,4 @@
-"""Pictures that people dropped into the conversation, for models that can see. The transcript has their address only; the bytes
+"""Pictures that people sent, for models that can see. The transcript has their address only; the bytes
 are read from the home's folder for each request, so a request says the same as long as they are there.
 """
 
@@ -12,7 +12,7 @@ from pydantic_ai.messages import BinaryContent
 
 from everturn.agent.folder import Folder
 from everturn.agent.toolbox import ToolError
-from everturn.decide.uploads import HEAD_BYTES, Upload, shown, sniffed
+from everturn.home.rules.files import HEAD_BYTES, Upload, shown, sniffed
 from everturn.model import Message
 
 MOST = 20  # in one request
@@ -34,7 +34,7 @@ def _read(folder: Path, named: frozenset[Upload]) -> Pictures:
         try:
             data = Folder(folder).read(each.stored, LARGEST)
         except ToolError:
-            continue  # gone, or too large: its address stands in the words
+            continue  # gone, or too large: its address is in the text
         kind = sniffed(data[:HEAD_BYTES])
         if kind.startswith("image/"):
             found[each] = BinaryContent(data=data, media_type=kind)

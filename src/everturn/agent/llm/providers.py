@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from everturn.agent.cache import Built, Cache
+from everturn.agent.cache import Cache, CachedValue
 from everturn.agent.llm.settings import LlmSettings
-from everturn.decide.providers import provider_of, providers_of
+from everturn.agent.rules.providers import provider_of, providers_of
 from everturn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _NO_KEY = "no-key-needed"  # a server of one's own may want none, the libraries 
 _CHAT = ("openai", "openai-chat")
 
 
-class Models:
+class AgentModels:
     """The models of one agent, each with its client. Those of its settings are kept as long as the agent; one that a session
     chose is in the cache, where there is one: there may be many of them.
     """
@@ -38,7 +38,7 @@ class Models:
         self._models: dict[str, Model[Any]] = {}
 
     def get(self, name: str) -> Model[Any]:
-        """The model of this name; raises ConfigError when there can be none."""
+        """The model of this name. Raises ConfigError when it cannot be used."""
         model = self._models.get(name)
         if model is None:
             model = self._models[name] = build_model(name, self._settings)
@@ -46,14 +46,14 @@ class Models:
 
     @asynccontextmanager
     async def using(self, name: str, session_id: str) -> AsyncIterator[Model[Any]]:
-        """The model of this name for one call of a session; raises ConfigError when there can be none."""
+        """The model of this name for one call of a session. Raises ConfigError when it cannot be used."""
         if self._cache is None or name in (self._settings.model, *self._settings.fallback):
             yield self.get(name)
             return
 
-        async def build() -> Built[Model[Any]]:
+        async def build() -> CachedValue[Model[Any]]:
             model = await asyncio.to_thread(build_model, name, self._settings)  # it may load a library
-            return Built(model, CLIENT_BYTES, partial(close_model, model))
+            return CachedValue(model, CLIENT_BYTES, partial(close_model, model))
 
         async with self._cache.borrow(session_id, f"{name} {self._settings!r}", build) as model:
             yield model
@@ -87,7 +87,7 @@ def build_model(name: str, settings: LlmSettings) -> Model[Any]:
     base_url, key = (settings.base_url, settings.api_key) if own else (None, None)
     key = key or (_NO_KEY if base_url else None)  # a key in a variable belongs to the provider's own address
     if importlib.util.find_spec("pydantic_ai") is None:
-        raise ConfigError("agent.kind is llm, but its library is not there; install everturn[llm]")
+        raise ConfigError("agent.kind is llm, but its library is not installed; install everturn[llm]")
     try:
         if provider in _CHAT:
             return _openai(model, base_url, key, settings.stall_s)
@@ -96,9 +96,9 @@ def build_model(name: str, settings: LlmSettings) -> Model[Any]:
         return _other(name, base_url, key)
     except ConfigError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever a library dislikes about the settings is the owner's to mend
+    except Exception as error:  # noqa: BLE001  whatever a library rejects in the settings is the owner's to correct
         raise ConfigError(
-            f"the model {name!r} can not be used ({type(error).__name__}); check agent.model,"
+            f"the model {name!r} cannot be used ({type(error).__name__}); check agent.model,"
             " agent.base_url and agent.api_key_env, and that the provider's library is installed"
         ) from None
 
@@ -161,7 +161,7 @@ def _limits(stall_s: float) -> dict[str, Any]:
 
 
 def call_settings(name: str, settings: LlmSettings, session_id: str) -> ModelSettings:
-    """What is said to the provider with each request, besides the conversation."""
+    """The settings of each request to the provider, besides the conversation."""
     provider = name.partition(":")[0]
     own_server = settings.base_url is not None and provider_of(name) == provider_of(settings.model)
     said: dict[str, Any] = {"max_retries": 0}

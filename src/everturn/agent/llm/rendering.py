@@ -25,13 +25,13 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from everturn.decide.conversation import arranged
-from everturn.decide.names import authored
-from everturn.decide.notes import with_note
-from everturn.decide.uploads import Upload, uploads_in
+from everturn.home.rules.files import Upload, uploads_in
 from everturn.model import Message, RowOutcome, ToolCall
+from everturn.people.rules.names import authored
+from everturn.sessions.rules.notes import with_note
+from everturn.sessions.rules.transcript import arranged
 
-NO_WORDS = "(a message without words)"
+NO_TEXT = "(a message without text)"
 _SUMMARY = "[Summary of the conversation so far, made because it became too long:]\n\n"
 # Only here: the transcript has the answer as far as it got, and a mark.
 _STOPPED = "[Your answer was stopped here, before it was finished. Go on with it only when you are asked to.]"
@@ -40,7 +40,7 @@ _LONGEST_ID = 64
 
 @dataclass(frozen=True, slots=True)
 class Anchored:
-    """The note of this attempt, and its place: behind how many arranged rows, those the attempt's first request had."""
+    """The note of this attempt, and its position: behind how many arranged rows, those of the attempt's first request."""
 
     text: str
     rows: int
@@ -53,7 +53,7 @@ def rendered(
     note: Anchored | None = None,
     pictures: Mapping[Upload, BinaryContent] | None = None,
 ) -> list[ModelMessage]:
-    """The whole request's conversation; the note is in it and nowhere else. Pictures follow the words that name them."""
+    """The messages of a request; the note is in them and nowhere else. Pictures follow the text that names them."""
     messages: list[ModelMessage] = []
     lead: list[ModelRequestPart] = [SystemPromptPart(content=system)] if system else []
     names = {call.id: call.name for row in rows for call in row.calls}
@@ -67,12 +67,12 @@ def rendered(
 
 
 def arranged_with(rows: Sequence[Message], note: Anchored | None) -> Iterator[Message]:
-    """The arranged rows as the model sees their words, with the note at its place."""
+    """The arranged rows with their text as the model sees it, and the note at its position."""
     for count, row in enumerate(arranged(rows), start=1):
         here = note.text if note is not None and count == note.rows else None
         if row.role == "user":
-            words = authored(row.author, row.content) or NO_WORDS
-            yield msgspec.structs.replace(row, content=with_note(here, words))
+            text = authored(row.author, row.content) or NO_TEXT
+            yield msgspec.structs.replace(row, content=with_note(here, text))
             continue
         yield msgspec.structs.replace(row, content=_SUMMARY + row.content) if row.role == "summary" else row
         if row.outcome == RowOutcome.STOPPED:
@@ -98,7 +98,7 @@ def _response(row: Message, provider: str) -> ModelResponse:
 
 
 def plain_parts(content: str, calls: Sequence[ToolCall]) -> list[ModelResponsePart]:
-    """A response of which nothing but its text and its calls is known."""
+    """A response of which only the text and the calls are known."""
     text: list[ModelResponsePart] = [TextPart(content=content)] if content else []
     return [
         *text,
@@ -112,7 +112,7 @@ def arguments_of(part: ToolCallPart) -> str:
 
 
 def valid_arguments(arguments: str) -> str:
-    """A JSON object, whatever the model wrote: providers refuse a history with anything else."""
+    """The arguments as a JSON object, whatever the model wrote: providers refuse a history with anything else."""
     try:
         msgspec.json.decode(arguments or "{}", type=dict[str, object])
     except msgspec.MsgspecError:

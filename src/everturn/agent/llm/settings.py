@@ -1,4 +1,4 @@
-"""What an owner can say about a language model agent. Loads no model library."""
+"""The settings of a language model agent. Loads no model library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LlmSettings:
     model: str  # "provider:name"
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
-    api_key_env: str | None = None  # the variable it was read from, for the words about a refused key
+    api_key_env: str | None = None  # the variable it was read from, for the text about a refused key
     instructions: str = DEFAULT_INSTRUCTIONS
     tell_place: bool = True  # the system prompt says where the conversation takes place; it confuses very small models
     max_steps: int = 50
@@ -25,7 +25,7 @@ class LlmSettings:
     models: tuple[str, ...] = ()  # others that a session may choose
     stall_s: float = 120.0
     retries: int = 5  # how often one model is asked again
-    longest_wait_s: float = 300.0  # a server that asks for more is given up
+    longest_wait_s: float = 300.0  # a server that asks for a longer wait is not retried
     compact_at: float = 0.7  # the share of the context window at which a compaction is made
     compact_keep: float = 0.2  # the share of it that stays word for word
     stream_every_s: float = 0.05

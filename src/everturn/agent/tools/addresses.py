@@ -1,4 +1,4 @@
-"""Which addresses are public: what the fetch tool may reach, and nothing behind the owner's router or in this machine."""
+"""Which IP addresses are public: the fetch tool may reach those, and nothing in this machine or behind the owner's router."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NOT_PUBLIC_4 = tuple(
         ),
     )
 )
-_PUBLIC_6 = IPv6Network("2000::/3")  # the only part of the new address space that is routed
+_PUBLIC_6 = IPv6Network("2000::/3")  # the only part of the IPv6 address space that is routed
 _NOT_PUBLIC_6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
 _NAT64 = IPv6Network("64:ff9b::/96")
 _SIX_TO_FOUR = IPv6Network("2002::/16")
 
 
 def is_public(text: str) -> bool:
-    """Whether an address is one of the open internet; one that carries another inside is judged by that one."""
+    """Whether an IP address is public; an IPv6 address that carries an IPv4 one is judged by the latter."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -51,7 +51,7 @@ def _is_public_6(address: IPv6Address) -> bool:
 
 
 def _inner(address: IPv6Address) -> IPv4Address | None:
-    """The old address inside a new one: mapped, translated (NAT64) or tunnelled (6to4)."""
+    """The IPv4 address inside an IPv6 one: mapped, translated (NAT64) or tunnelled (6to4)."""
     if address in _NAT64:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     if address in _SIX_TO_FOUR:

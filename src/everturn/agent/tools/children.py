@@ -1,7 +1,7 @@
-"""Programs that we start: with a scrubbed environment, in a group of their own, and never outliving us.
+"""Child processes: with a scrubbed environment, in a process group of their own, and never outliving the gateway.
 
-A guard in each group reads a pipe that only we hold open. When we let go of it, or die in whatever way, the guard kills the
-whole group: no handler of ours has to run for that.
+A guard in each group reads a pipe that only the gateway holds open. When the gateway closes it, or dies in whatever way, the
+guard kills the whole group: no signal handler of ours has to run for that.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from everturn.agent.toolbox import ToolError
 
 # The guard's pipe comes as standard error: only the numbers 0 to 2 can be given to every shell.
 _GUARD = '( read -r end <&2; kill -KILL 0 ) </dev/null >/dev/null & exec 2>{errors}; exec "$@"'
-LAST_WORDS_S = 5.0  # for what is still in the pipe when everything was killed
+LAST_OUTPUT_S = 5.0  # for what is still in the pipe when everything was killed
 _PASSED = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"})
 
 
 def scrubbed(environ: Mapping[str, str], more: Sequence[str] = ()) -> dict[str, str]:
-    """Of our environment, what a program may see: a few harmless names, and those the owner named."""
+    """The part of our environment that a child may see: a few harmless variables, and those the owner named."""
     names = _PASSED | set(more)
     kept = {name: value for name, value in environ.items() if name in names or name.startswith("LC_")}
     return {"PATH": os.defpath, **kept}
 
 
 class _Watcher(asyncio.SubprocessProtocol):
-    """Hands on what the program says. Its end is known when it ends, whoever still holds its pipes."""
+    """Passes on the program's output. Its exit is noticed at once, whoever still holds its pipes."""
 
     def __init__(self, said: Callable[[bytes], None]) -> None:
         self._said = said
@@ -64,7 +64,7 @@ class _ErrorOutput(asyncio.Protocol):
 
 
 class Child:
-    """A program of ours, with all that it started."""
+    """A child process, with all that it started."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class Child:
         errors: Callable[[bytes], None] | None = None,
         talks: bool = False,
     ) -> Child:
-        """Start it. `errors` gets what it writes to standard error, else `said` does; with `talks` we write to it."""
+        """Start a program. `errors` gets its standard error, otherwise `said` does; with `talks` its input is a pipe."""
         if os.name != "posix":
-            raise ToolError("programs can not be run on this system.")
+            raise ToolError("programs cannot be run on this system.")
         loop = asyncio.get_running_loop()
         watch, guard = os.pipe()
         passed, target = [watch], "&1"
@@ -125,30 +125,30 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """How it ended; None while it runs."""
+        """The exit code; None while it runs."""
         return self._transport.get_returncode()
 
     async def ended(self) -> None:
-        """Wait for its end; what it left running is not waited for."""
+        """Wait for its exit, but not for what it left running."""
         await self._watcher.ended.wait()
 
     def write(self, data: bytes) -> None:
-        """Tell it something."""
+        """Write to its standard input."""
         pipe = self._input()
         if pipe is not None and not pipe.is_closing():
             pipe.write(data)
 
     def unread(self) -> int:
-        """How much of what we told it waits to be read."""
+        """How many written bytes it has not read yet."""
         pipe = self._input()
         return pipe.get_write_buffer_size() if pipe is not None else 0
 
     def _input(self) -> asyncio.WriteTransport | None:
-        """The pipe on which we talk to it. Its class says nothing: uvloop's transports are none of asyncio's."""
+        """The pipe to its standard input. Cast, not checked: uvloop's transports are none of asyncio's classes."""
         return cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
 
     def kill(self) -> None:
-        """End it and all that it started. The guard is in the group, so the number is still the group's."""
+        """Kill the whole process group. The guard is in the group, so the id is still the group's."""
         if self._guard < 0:
             return
         with suppress(ProcessLookupError, PermissionError):
@@ -157,11 +157,11 @@ class Child:
         self._guard = -1
 
     async def close(self) -> None:
-        """End it, hear its last words, and let go of its pipes. Not for long, should something have left the group."""
+        """Kill it, read its last output, and close its pipes; bounded in time, should something have left the group."""
         self.kill()
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS_S):
+                async with asyncio.timeout(LAST_OUTPUT_S):
                     await self._watcher.ended.wait()
                     await self._watcher.silent.wait()
                     if self._error_output is not None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import structlog
 
+from everturn.agent.rules.secrets import scrub
 from everturn.clock import Clock
-from everturn.decide.exact_text import exact
-from everturn.decide.secrets import scrub
+from everturn.turns.rules.exact_text import exact
 
 log = structlog.get_logger()
 LINE_CHARS = 1_000

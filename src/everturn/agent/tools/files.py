@@ -1,4 +1,4 @@
-"""Files in one folder: list, read, write, edit, search. Nothing outside it is reached; everything is bounded."""
+"""The file tools on one folder: list, read, write, edit, search. Nothing outside it is reached; everything is bounded."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 from everturn.agent.folder import Entry, Folder
-from everturn.agent.toolbox import Place, Tool, ToolError
+from everturn.agent.toolbox import Tool, ToolError, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
-from everturn.decide.uploads import upload_at
+from everturn.home.rules.files import upload_at
 from everturn.model import Effect
 
 READ = "Read a text file. One that the user dropped into the conversation is read by its address, /files/..."
@@ -21,7 +21,7 @@ _PATH = says("Relative to the folder, such as notes/today.txt.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesSettings:
-    """The folder, whether it may be changed, and how much is read, listed and looked through at most."""
+    """The folder, whether it may be changed, and how much is read, listed and searched at most."""
 
     folder: Path
     uploads: Path | None = None  # the folder of what people dropped into conversations: it can be read by its address
@@ -34,13 +34,13 @@ class FilesSettings:
 
 
 class ListFiles(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which folder."""
+    """Which folder to list."""
 
     path: Annotated[str, says("A folder below the one you may use; empty for that one itself.")] = ""
 
 
 class ReadFile(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which lines of which file."""
+    """Which lines of which file to read."""
 
     path: Annotated[Text, _PATH]
     first_line: Annotated[int, says("The first line to read, from 1.")] = 1
@@ -48,14 +48,14 @@ class ReadFile(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class WriteFile(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to write where."""
+    """Which file to write, and its content."""
 
     path: Annotated[Text, _PATH]
     content: Annotated[str, says("The whole new content.")]
 
 
 class EditFile(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to replace by what."""
+    """Which text of a file to replace."""
 
     path: Annotated[Text, _PATH]
     old: Annotated[Text, says("The text to replace, exactly as it is in the file, and there only once.")]
@@ -63,15 +63,15 @@ class EditFile(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class SearchFiles(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to look for."""
+    """Which text to search for, and where."""
 
-    text: Annotated[Text, says("The words to look for in the lines of files; upper and lower case are the same.")]
+    text: Annotated[Text, says("The text to look for in the lines of files; upper and lower case are the same.")]
     path: Annotated[str, says("Only below this folder.")] = ""
     names: Annotated[str, says("Only in files whose name is like this, such as *.md.")] = "*"
 
 
-class Files:
-    """The five tools on one folder. The work is done in a thread: a slow disk holds up nobody else."""
+class FileTools:
+    """The five tools on one folder. They work in a thread, so that a slow disk blocks nobody else."""
 
     def __init__(self, settings: FilesSettings) -> None:
         self._settings = settings
@@ -79,7 +79,7 @@ class Files:
         self._uploads = Folder(settings.uploads) if settings.uploads else None
 
     def tools(self) -> list[Tool]:
-        """What may be done with the folder."""
+        """The tools; without those that write where the folder may not be changed."""
         looking = [
             tool(ListFiles, self._list, name="list_files", description="List a folder.", effect=Effect.PURE),
             tool(ReadFile, self._read, name="read_file", description=READ, effect=Effect.PURE),
@@ -87,7 +87,7 @@ class Files:
                 SearchFiles,
                 self._search,
                 name="search_files",
-                description="Find the lines of text files that hold some words.",
+                description="Find the lines of text files that contain a text.",
                 effect=Effect.PURE,
             ),
         ]
@@ -111,13 +111,13 @@ class Files:
             ),
         ]
 
-    async def _list(self, what: ListFiles, _place: Place) -> str:
+    async def _list(self, what: ListFiles, _place: ToolPlace) -> str:
         found = await asyncio.to_thread(self._folder.entries, what.path)
         most = self._settings.entries
         left = [f"... and {len(found) - most} more"] if len(found) > most else []
         return "\n".join([*map(_line, found[:most]), *left]) or "The folder is empty."
 
-    async def _read(self, what: ReadFile, _place: Place) -> str:
+    async def _read(self, what: ReadFile, _place: ToolPlace) -> str:
         text = await asyncio.to_thread(self._text, what.path)
         lines, first = text.splitlines(keepends=True), max(1, what.first_line)
         shown = lines[first - 1 : first - 1 + max(1, what.lines)]
@@ -126,12 +126,12 @@ class Files:
             return text or "The file is empty."
         return f"[lines {first} to {last} of {len(lines)}]\n{''.join(shown)}"
 
-    async def _write(self, what: WriteFile, place: Place) -> str:
+    async def _write(self, what: WriteFile, place: ToolPlace) -> str:
         data = self._data(what.content)
         new = await asyncio.to_thread(self._folder.write, what.path, data, place.key)
         return f"{'Wrote' if new else 'Replaced'} {what.path} ({len(data)} bytes)."
 
-    async def _edit(self, what: EditFile, place: Place) -> str:
+    async def _edit(self, what: EditFile, place: ToolPlace) -> str:
         await asyncio.to_thread(self._replace, what, place.key)
         return f"Edited {what.path}."
 
@@ -142,7 +142,7 @@ class Files:
             raise ToolError(f"the text to replace is in {what.path} {count} times; it must be there exactly once.")
         self._folder.write(what.path, self._data(text.replace(what.old, what.new)), key)
 
-    async def _search(self, what: SearchFiles, _place: Place) -> str:
+    async def _search(self, what: SearchFiles, _place: ToolPlace) -> str:
         found = await asyncio.to_thread(self._matches, what)
         return "\n".join(found) or "Nothing was found."
 
@@ -201,4 +201,4 @@ def _line(entry: Entry) -> str:
 
 def files_tools(settings: FilesSettings) -> list[Tool]:
     """The tools of one folder."""
-    return Files(settings).tools()
+    return FileTools(settings).tools()

@@ -1,4 +1,4 @@
-"""The words of a web page. One pass from left to right, in linear time whatever the page holds."""
+"""Extracts the text of a web page in one pass from left to right, in linear time whatever the page holds."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _LINES = re.compile(r"\s*\n\s*")
 
 
 def text_of(page: str, address: str) -> str:
-    """What a person would read, a line for each block; links carry where they lead."""
+    """The visible text of a page, a line for each block; links carry their address."""
     title = re.search(r"<title[^>]{0,200}>([^<]{1,300})", page, re.IGNORECASE)
-    words = "".join(islice(_pieces(page, address), MOST_PIECES))
-    body = _LINES.sub("\n", _SPACES.sub(" ", words)).strip()
+    text = "".join(islice(_pieces(page, address), MOST_PIECES))
+    body = _LINES.sub("\n", _SPACES.sub(" ", text)).strip()
     return f"{' '.join(unescape(title[1]).split())}\n\n{body}" if title else body
 
 
@@ -86,7 +86,7 @@ def _pieces(page: str, address: str) -> Iterator[str]:
 
 
 def _after(page: str, start: int) -> int:
-    """The place behind what begins here: a tag, a comment, or an element that shows no words."""
+    """The position behind what begins here: a tag, a comment, or an element that shows no text."""
     if page.startswith("<!--", start):
         end = page.find("-->", start + 4)
         return end + 3 if end >= 0 else len(page)

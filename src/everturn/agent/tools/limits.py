@@ -1,4 +1,4 @@
-"""Time limits on a given clock, so that a test moves the time by hand."""
+"""Time limits on a given clock, so that tests can advance the time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from everturn.clock import Clock
 
 T = TypeVar("T")
-UNWIND_S = 5.0  # for work that is told to end; what ignores it is left to itself
+UNWIND_S = 5.0  # for cancelled work to end; what ignores the cancellation is left to itself
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """The result of the work, if it comes in time; else it is ended and TimeoutError raised."""
+    """Await the work with a time limit; at the limit it is cancelled and TimeoutError raised."""
     limit = asyncio.ensure_future(clock.sleep(seconds))  # first: the time runs before the work does anything
     task = asyncio.ensure_future(work)
     try:

@@ -1,4 +1,4 @@
-"""The tools of an MCP server. It is started in the background; only a call to one of its tools waits for it."""
+"""The tools of an MCP server. The server starts in the background; only a call to one of its tools waits for it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from everturn.agent.toolbox import Ask, Place, Run, Tool, ToolError, ask_nobody
+from everturn.agent.rules.secrets import scrub
+from everturn.agent.toolbox import Ask, Run, Tool, ToolError, ToolPlace, no_approval
 from everturn.agent.tools.children import scrubbed
 from everturn.agent.tools.error_log import ErrorLog
 from everturn.agent.tools.limits import within
 from everturn.clock import Clock
-from everturn.decide.approval_words import TOO_LONG
-from everturn.decide.exact_text import exact_json, fits
-from everturn.decide.secrets import scrub
 from everturn.model import Effect, Json
+from everturn.turns.rules.approval_texts import TOO_LONG
+from everturn.turns.rules.exact_text import exact_json, fits
 
 if TYPE_CHECKING:
-    from everturn.agent.tools.mcp_link import Link
+    from everturn.agent.tools.mcp_link import McpConnection
 
 log = structlog.get_logger()
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -38,12 +38,12 @@ ALL = "*"
 
 
 class LinkLost(Exception):
-    """The server is gone, or does not keep to the protocol; what it did with the call is not known."""
+    """The connection to the server broke, or the server broke the protocol; the outcome of the call is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A tool as the server describes it. The hints are only what it says about itself."""
+class McpTool:
+    """A tool as the server describes it. The hints are only the server's own claims."""
 
     name: str
     description: str
@@ -54,23 +54,23 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSettings:
-    """One server: a program or an address, what its tools may do, and how long anybody waits for it."""
+    """One server: a program or a URL, the effects of its tools, and the time limits."""
 
     name: str
     command: tuple[str, ...] = ()  # the program and its arguments
-    environment: Mapping[str, str] = field(default_factory=dict)  # what the program gets besides the harmless variables
+    environment: Mapping[str, str] = field(default_factory=dict)  # for the program, besides the harmless variables
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     folder: Path = Path()
     effects: Mapping[str, Effect] = field(default_factory=dict)  # by the server's own names; `*` for all others
-    approval: tuple[str, ...] = ()  # tools that a person is asked about; `*` for all
-    context: bool = False  # tell it with each call who asks and where
-    trust_hints: bool = False  # believe what the server says about its own tools
+    approval: tuple[str, ...] = ()  # tools whose calls need an approval; `*` for all
+    context: bool = False  # send the sender and the chat with each call
+    trust_hints: bool = False  # believe the server's claims about its own tools
     start_s: float = 20.0
     call_s: float = 120.0
 
-    def effect_of(self, offer: Offer) -> Effect:
-        """The class of a tool: as the owner declares it, else as the server says if it is trusted, else the strictest."""
+    def effect_of(self, offer: McpTool) -> Effect:
+        """The effect of a tool: as the owner declares it, else as a trusted server claims, else the strictest."""
         declared = self.effects.get(offer.name) or self.effects.get(ALL)
         if declared is not None:
             return declared
@@ -83,23 +83,23 @@ class McpSettings:
         return bool({tool, ALL} & set(self.approval))
 
     def scrubbed(self, error: Exception) -> str:
-        """An error for the log, without what the server is given in secret."""
+        """An error for the log, without the server's secrets."""
         return scrub(repr(error), self.secrets)[:500]
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not appear in the log."""
+        """The secrets that must not appear in the log."""
         return (*self.environment.values(), *self.headers.values())
 
 
 class McpServer:
-    """One server of the gateway, and its one connection."""
+    """One MCP server and the one connection to it."""
 
     def __init__(self, settings: McpSettings, environ: Mapping[str, str], clock: Clock) -> None:
         self._settings = settings
         self._environment = scrubbed(environ) | dict(settings.environment)
         self._clock = clock
-        self._link: Link | None = None
+        self._link: McpConnection | None = None
         self._serving: asyncio.Task[None] | None = None
         self._decided = asyncio.Event()  # the start succeeded or failed
         self._over = asyncio.Event()
@@ -109,48 +109,48 @@ class McpServer:
         self._watching: set[asyncio.Task[None]] = set()
 
     def tools(self) -> Sequence[Tool] | None:
-        """What it offered last; None before its first connection. A server that is down is started meanwhile."""
+        """The tools it offered last; None before its first connection. A server that is down is started in the background."""
         if self._link is None:
             with suppress(ToolError):
-                self._begin()
+                self._start()
         return self._known
 
     async def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         for task in self._watching:
             task.cancel()
         await self._drop()
 
     # -- the connection --------------------------------------------------------------------------------------------------
 
-    async def _linked(self) -> Link:
-        """The connection; a call alone waits for a start, as long as one may take."""
+    async def _linked(self) -> McpConnection:
+        """Wait for the connection, starting it if necessary. Raises ToolError when the start fails."""
         if self._current() is None:
             while self._serving is not None and self._over.is_set():  # a connection that is over ends first
                 await asyncio.wait({self._serving})
-            self._begin()
+            self._start()
             await self._decided.wait()
         if (link := self._current()) is None:
-            raise ToolError(f"the server {self._settings.name} is not available now.")
+            raise ToolError(f"the MCP server {self._settings.name} is not available now.")
         return link
 
-    def _current(self) -> Link | None:
+    def _current(self) -> McpConnection | None:
         return self._link
 
-    def _begin(self) -> None:
-        """Start it, unless that is under way or failed a moment ago."""
+    def _start(self) -> None:
+        """Start the connection, unless it is being started. Raises ToolError after a recent failure."""
         if self._serving is not None:
             return
         pause = self._not_before - self._clock.monotonic()
         if pause > 0:
             name = self._settings.name
-            raise ToolError(f"the server {name} is not available; it is tried again in {pause:.0f} seconds.")
+            raise ToolError(f"the MCP server {name} is not available; the next start is in {pause:.0f} seconds.")
         self._decided, self._over = asyncio.Event(), asyncio.Event()
         self._serving = asyncio.create_task(self._serve(), name=f"mcp {self._settings.name}")
         self._watch(self._limit_start(self._serving, self._decided))
 
     async def _limit_start(self, serving: asyncio.Task[None], decided: asyncio.Event) -> None:
-        """End a start that takes too long; calls that wait for it hear so at once."""
+        """Cancel a start that takes too long; calls that wait for it fail at once."""
         try:
             await within(self._clock, self._settings.start_s, decided.wait())
         except TimeoutError:
@@ -164,7 +164,7 @@ class McpServer:
         task.add_done_callback(self._watching.discard)
 
     async def _serve(self) -> None:
-        """Hold the connection until it is over. Its contexts are entered and left by this task alone."""
+        """Hold the connection until it ends. This task alone enters and leaves its contexts."""
         decided, over = self._decided, self._over
         linked = False
         try:
@@ -176,7 +176,7 @@ class McpServer:
                 decided.set()
                 await over.wait()
         except ModuleNotFoundError as error:
-            log.error("MCP servers need more packages: install everturn[mcp]", missing=error.name)  # noqa: TRY400
+            log.error("mcp_package_missing", missing=error.name, remedy="install everturn[mcp]")  # noqa: TRY400
         except Exception as error:  # noqa: BLE001  whatever a server does, it must not end the gateway
             log.warning("mcp_server_failed", server=self._settings.name, error=self._settings.scrubbed(error))
         finally:
@@ -196,7 +196,7 @@ class McpServer:
         )
 
     def _ended(self, *, linked: bool) -> None:
-        """A start that failed is not tried again at once; a server that died after a good start is."""
+        """Clean up; after a failed start the next one is delayed, after a lost connection it is not."""
         self._link = None
         self._serving = None
         if not linked:
@@ -205,7 +205,7 @@ class McpServer:
             self._not_before = self._clock.monotonic() + pause
 
     def _lost(self) -> None:
-        """The connection is of no more use."""
+        """Give up the connection."""
         self._link = None
         self._over.set()
 
@@ -217,18 +217,18 @@ class McpServer:
 
     # -- the tools -------------------------------------------------------------------------------------------------------
 
-    def _tools_of(self, offers: Sequence[Offer]) -> tuple[Tool, ...]:
+    def _tools_of(self, offers: Sequence[McpTool]) -> tuple[Tool, ...]:
         tools: dict[str, Tool] = {}
         for offer in offers:
             name = f"{self._settings.name}_{offer.name}"
             fits = _NAME.fullmatch(name) and len(msgspec.json.encode(offer.schema)) <= SCHEMA_BYTES
             if not fits or name in tools or len(tools) == MOST_TOOLS:
-                log.warning("a tool of an MCP server is left out", server=self._settings.name, tool=offer.name[:100])
+                log.warning("mcp_tool_left_out", server=self._settings.name, tool=offer.name[:100])
                 continue
             tools[name] = self._tool(name, offer)
         return tuple(tools.values())
 
-    def _tool(self, name: str, offer: Offer) -> Tool:
+    def _tool(self, name: str, offer: McpTool) -> Tool:
         return Tool(
             name=name,
             description="".join(char for char in offer.description if char.isprintable() or char == "\n")[
@@ -237,7 +237,7 @@ class McpServer:
             parameters=offer.schema,
             run=self._runner(offer.name),
             effect=self._settings.effect_of(offer),
-            ask=self._asker(name) if self._settings.asks(offer.name) else ask_nobody,
+            ask=self._asker(name) if self._settings.asks(offer.name) else no_approval,
         )
 
     def _asker(self, name: str) -> Ask:
@@ -248,19 +248,19 @@ class McpServer:
         return ask
 
     def _runner(self, tool: str) -> Run:
-        async def run(given: Json, place: Place) -> str:
+        async def run(given: Json, place: ToolPlace) -> str:
             if self._settings.asks(tool) and not fits(exact_json(given)):
                 raise ToolError(TOO_LONG)
             return await self._call(tool, given, place)
 
         return run
 
-    def _about(self, place: Place) -> Json:
-        """A key that is the same for every repetition; and who asks, if the owner wants the server to know."""
+    def _about(self, place: ToolPlace) -> Json:
+        """The metadata of a call: its idempotency key, and sender and chat if the owner wants the server to know them."""
         about: Json = {"everturn/key": place.key}
-        return about | ({"everturn/turn": place.told()} if self._settings.context else {})
+        return about | ({"everturn/turn": place.turn_info()} if self._settings.context else {})
 
-    async def _call(self, tool: str, given: Json, place: Place) -> str:
+    async def _call(self, tool: str, given: Json, place: ToolPlace) -> str:
         link, name = await self._linked(), self._settings.name
         try:
             calling = link.call(tool, given, self._about(place), place.turn.active)
@@ -268,15 +268,15 @@ class McpServer:
         except TimeoutError:
             self._check(link)
             limit = f"{self._settings.call_s:g} seconds"
-            raise ToolError(f"{name} did not answer within {limit}; what it did is not known.") from None
+            raise ToolError(f"{name} did not answer within {limit}; the outcome of the call is unknown.") from None
         except LinkLost as error:
             log.warning("mcp_server_lost", server=name, error=self._settings.scrubbed(error))
             if self._link is link:
                 self._lost()
-            raise ToolError(f"the connection to {name} was lost; what it did is not known.") from error
+            raise ToolError(f"the connection to {name} was lost; the outcome of the call is unknown.") from error
 
-    def _check(self, link: Link) -> None:
-        """A call took too long: is the server alive? One that does not even list its tools is started anew."""
+    def _check(self, link: McpConnection) -> None:
+        """After a call that took too long, restart a server that does not even list its tools."""
 
         async def check() -> None:
             try:

@@ -1,6 +1,6 @@
-"""One connection to an MCP server, by the official client library. This file alone imports it, and is itself loaded late.
+"""One connection to an MCP server, through the official client library. Only this file imports it, and is itself loaded late.
 
-Over standard streams the program runs as a child of ours (children.py), so it ends with us; its lines are bounded.
+Over standard streams the program runs as our child (children.py), so it ends with the gateway; its lines are bounded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mcp.shared.message import SessionMessage
 from everturn.agent.toolbox import ToolError
 from everturn.agent.tools.children import Child
 from everturn.agent.tools.error_log import ErrorLog
-from everturn.agent.tools.mcp import LinkLost, Offer
+from everturn.agent.tools.mcp import LinkLost, McpTool
 from everturn.http_client import HttpClient
 from everturn.model import Json
 
@@ -33,17 +33,17 @@ UNREAD = 8_000_000  # bytes that a server may leave unread
 WAITING_LINES = 1_000
 MOST_PAGES = 20
 KEPT_ALIVE = frozenset({types.INVALID_PARAMS, types.METHOD_NOT_FOUND, types.INTERNAL_ERROR})
-"""Errors of a server that is well: it did not like this call."""
+"""Errors of a healthy server that rejected this call."""
 
 
-class Link:
+class McpConnection:
     """An open connection."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def offers(self) -> list[Offer]:
-        """What the server offers now."""
+    async def offers(self) -> list[McpTool]:
+        """The tools that the server offers now."""
         found: list[types.Tool] = []
         cursor: str | None = None
         for _ in range(MOST_PAGES):
@@ -55,7 +55,7 @@ class Link:
         return [_offer(each) for each in found]
 
     async def call(self, name: str, given: Json, meta: Json, active: Callable[[], None]) -> str:
-        """The result of a call as a text. Raises ToolError when the tool says so, LinkLost when nobody knows."""
+        """Call a tool; returns its result as text. Raises ToolError if it failed, LinkLost if the outcome is unknown."""
 
         async def moves(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
             active()
@@ -71,13 +71,13 @@ class Link:
             raise LinkLost(repr(error)) from error
         text = _text(result)
         if result.is_error:
-            raise ToolError(text[:20_000] or "the tool failed without a word.")
+            raise ToolError(text[:20_000] or "the tool failed without a message.")
         return text
 
 
-def _offer(each: types.Tool) -> Offer:
+def _offer(each: types.Tool) -> McpTool:
     hints = each.annotations
-    return Offer(
+    return McpTool(
         each.name,
         each.description or each.title or "",
         dict(each.input_schema),
@@ -117,8 +117,8 @@ async def linked(
     environment: Mapping[str, str],
     errors: ErrorLog,
     ended: Callable[[], None],
-) -> AsyncGenerator[Link, None]:
-    """A connection to a program's standard streams or to an address; `ended` is called when a program ends."""
+) -> AsyncGenerator[McpConnection, None]:
+    """Connect to a program's standard streams or to a URL; `ended` is called when the program ends."""
     async with AsyncExitStack() as stack:
         if command:
             stack.callback(errors.close)
@@ -127,7 +127,7 @@ async def linked(
             limits = httpx2.Timeout(30.0, read=300.0)
             client = await stack.enter_async_context(HttpClient(headers=dict(headers), timeout=limits))
             transport = streamable_http_client(url, http_client=client, terminate_on_close=False)
-        yield Link(await stack.enter_async_context(Client(transport)))
+        yield McpConnection(await stack.enter_async_context(Client(transport)))
 
 
 @asynccontextmanager
@@ -138,7 +138,7 @@ async def _program(
     errors: ErrorLog,
     ended: Callable[[], None],
 ) -> AsyncGenerator[Any, None]:
-    """The library's transport over a child of ours."""
+    """The library's transport over a child process."""
     heard, hears = anyio.create_memory_object_stream[SessionMessage | Exception](WAITING_LINES)
     says, said = anyio.create_memory_object_stream[SessionMessage](0)
     with heard, hears, says, said:
@@ -156,7 +156,7 @@ async def _program(
 
 
 async def _pass_on(said: MemoryObjectReceiveStream[SessionMessage], child: Child) -> None:
-    """What we say goes to the program; one that reads nothing is ended."""
+    """Write our messages to the program; a program that reads nothing is killed."""
     async for message in said:
         child.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
         if child.unread() > UNREAD:
@@ -164,7 +164,7 @@ async def _pass_on(said: MemoryObjectReceiveStream[SessionMessage], child: Child
 
 
 async def _watch(lines: _Lines, child: Child, ended: Callable[[], None]) -> None:
-    """Its end, or a line that nobody can take: then it is over, and who waits for an answer is told."""
+    """Wait for the program's exit or an invalid line; then end the connection, so that waiting calls fail."""
     over = [asyncio.ensure_future(child.ended()), asyncio.ensure_future(lines.spoilt.wait())]
     try:
         await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
@@ -177,7 +177,7 @@ async def _watch(lines: _Lines, child: Child, ended: Callable[[], None]) -> None
 
 
 class _Lines:
-    """Bytes to messages; bounded, whatever the program says."""
+    """Splits bytes into messages; bounded, whatever the program writes."""
 
     def __init__(self, heard: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         self._heard = heard
@@ -185,11 +185,11 @@ class _Lines:
         self.spoilt = asyncio.Event()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End the stream of messages."""
         self._heard.close()
 
     def add(self, data: bytes) -> None:
-        """More was said."""
+        """Take output of the program; complete lines become messages."""
         if self.spoilt.is_set():
             return
         self._rest += data

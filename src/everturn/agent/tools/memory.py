@@ -1,4 +1,4 @@
-"""Memories of a person and of a chat. Whose they are comes from the turn's source alone, so nobody reads another's."""
+"""The memory tools, for a person or a chat. The scope comes from the turn's source alone, so nobody reads another's."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from everturn.agent.interface import TurnContext
-from everturn.agent.toolbox import Place, Tool, ToolError
+from everturn.agent.rows.memories import Memory, forget_memory, recall, remember
+from everturn.agent.toolbox import Tool, ToolError, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.clock import Clock
-from everturn.decide.outputs import storable
 from everturn.model import Effect
 from everturn.store.interface import Store
-from everturn.store.operations.memories import Memory, forget_memory, recall, remember
+from everturn.turns.rules.outputs import storable
 
 Whose = Literal["person", "chat"]
 _WHOSE = says("Whose memory: the person you talk with (follows them into other chats), or this chat.")
@@ -31,7 +31,7 @@ class MemorySettings:
 
 
 class Remember(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to keep."""
+    """What to remember, and for whom."""
 
     whose: Annotated[Whose, _WHOSE]
     name: Annotated[Text, _NAME]
@@ -39,23 +39,23 @@ class Remember(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Recall(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to look up."""
+    """Which memories to look up."""
 
     whose: Annotated[Whose, _WHOSE]
-    words: Annotated[str, says("Only memories that hold these words; empty for all.")] = ""
+    query: Annotated[str, says("Only memories that hold these words; empty for all.")] = ""
 
 
 class Forget(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to forget."""
+    """Which memory to forget."""
 
     whose: Annotated[Whose, _WHOSE]
     name: Annotated[Text, _NAME]
 
 
 def scope_of(turn: TurnContext, whose: Whose) -> str:
-    """The scope in the table: one per agent and person, or agent and chat. Where several people speak there is no person.
+    """The scope in the table: one per agent and person, or agent and chat. With several senders there is no person.
 
-    A direct chat whose key names its person has a memory for each person: the next one in the room reads nothing of it.
+    A direct chat whose key names its person has a memory for each person: the next person in the room reads nothing of it.
     """
     source, agent = turn.source, turn.key.split(":")[1]
     person = source.user_id_alt or source.user_id
@@ -73,7 +73,7 @@ def scope_of(turn: TurnContext, whose: Whose) -> str:
 
 
 class Memories:
-    """The three tools."""
+    """The tools `remember`, `recall` and `forget`."""
 
     def __init__(self, settings: MemorySettings, store: Store, clock: Clock) -> None:
         self._settings = settings
@@ -81,7 +81,7 @@ class Memories:
         self._clock = clock
 
     def tools(self) -> list[Tool]:
-        """remember, recall, forget."""
+        """The three tools."""
         return [
             tool(
                 Remember,
@@ -100,7 +100,7 @@ class Memories:
             ),
         ]
 
-    async def _remember(self, what: Remember, place: Place) -> str:
+    async def _remember(self, what: Remember, place: ToolPlace) -> str:
         memory = Memory(self._name(what.name), self._text(what.text), self._clock.now())
         scope, turn = scope_of(place.turn, what.whose), place.turn
         if not await self._store.run(
@@ -109,13 +109,13 @@ class Memories:
             raise ToolError(f"there are {self._settings.memories} memories already; forget one first.")
         return f"Remembered {memory.name!r}."
 
-    async def _recall(self, what: Recall, place: Place) -> str:
+    async def _recall(self, what: Recall, place: ToolPlace) -> str:
         found = await self._store.read(recall, scope_of(place.turn, what.whose), self._settings.memories)
-        words = what.words.casefold().split()
-        fits = [each for each in found if all(word in f"{each.name} {each.text}".casefold() for word in words)]
+        query = what.query.casefold().split()
+        fits = [each for each in found if all(word in f"{each.name} {each.text}".casefold() for word in query)]
         return "\n".join(f"{each.name}: {each.text}" for each in fits) or "Nothing is remembered about that."
 
-    async def _forget(self, what: Forget, place: Place) -> str:
+    async def _forget(self, what: Forget, place: ToolPlace) -> str:
         name, turn = self._name(what.name), place.turn
         await self._store.run(forget_memory, turn.key, int(turn.id), turn.attempt, scope_of(turn, what.whose), name)
         return f"Nothing named {name!r} is remembered now."

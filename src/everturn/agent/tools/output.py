@@ -1,27 +1,27 @@
-"""Reading the rest of a long output: results in the transcript are shortened, the whole is kept beside it."""
+"""The tool `read_output`: results in the transcript are shortened, the whole output is kept beside it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from everturn.agent.toolbox import Place, Tool, ToolError
+from everturn.agent.toolbox import Tool, ToolError, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
-from everturn.decide.outputs import parse_output_id
 from everturn.model import Effect
 from everturn.store.interface import Store
-from everturn.store.operations.outputs import read_page
+from everturn.turns.rows.outputs import read_page
+from everturn.turns.rules.outputs import parse_output_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSettings:
-    """How much of an output is read at once; below what the transcript takes, so a page is never shortened again."""
+    """How much of an output is read at once; less than the transcript takes, so a page is never shortened again."""
 
     page_chars: int = 15_000
 
 
 class ReadOutput(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which part of which output."""
+    """Which part of which output to read."""
 
     id: Annotated[Text, says("The id that the shortened result names.")]
     start: Annotated[int, says("The first character to read, from 0.")] = 0
@@ -30,7 +30,7 @@ class ReadOutput(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def output_tools(settings: OutputSettings, store: Store) -> list[Tool]:
     """The tool `read_output`."""
 
-    async def run(what: ReadOutput, place: Place) -> str:
+    async def run(what: ReadOutput, place: ToolPlace) -> str:
         known, start, turn = parse_output_id(what.id), max(0, what.start), place.turn
         reading = (
             store.read(read_page, *known, turn.key, turn.session_id, start, settings.page_chars) if known else None

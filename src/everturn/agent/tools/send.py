@@ -1,5 +1,5 @@
-"""Sending a message or a file: to the chat of the conversation, to one of the chats that the owner named, or to one of the directory
-that everybody who speaks in the turn may use. Delivery does the rest.
+"""The tools `send_message` and `send_file`: to the conversation's chat, to a chat that the owner named, or to one of the
+chat directory that everybody who speaks in the turn may use. The outbox delivers.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Annotated, Protocol
 
 from everturn.agent.folder import Folder, parts_of
 from everturn.agent.interface import TurnContext
-from everturn.agent.toolbox import File, Place, Tool, ToolError
+from everturn.agent.toolbox import Tool, ToolError, ToolFile, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
-from everturn.decide.directory import kinds, plain
-from everturn.decide.outgoing import keeps_secrets, will_be_sent
-from everturn.decide.outputs import storable
-from everturn.decide.uploads import upload_at
 from everturn.errors import NoRoom, TooLarge
+from everturn.home.rules.files import upload_at
 from everturn.model import Effect, SessionSource
-from everturn.store.operations.directory import Directory
+from everturn.outbox.rules.files import keeps_secrets, will_be_sent
+from everturn.people.rows.directory import Directory
+from everturn.people.rules.directory import kinds, plain
+from everturn.turns.rules.outputs import storable
 
 HERE = "here"
 LISTED = 100
@@ -40,67 +40,67 @@ class SendSettings:
 
 
 class Places(Protocol):
-    """The chats that the people of a turn may use (gateway/directory.py)."""
+    """The chats that the people of a turn may use (people/directory.py)."""
 
     async def usable(self, turn: TurnContext, /) -> Directory:
-        """All of them."""
+        """All chats that the turn may write to."""
         ...
 
     async def find(self, turn: TurnContext, name: str, /) -> SessionSource | str:
-        """The one that is meant, or why there is none."""
+        """The chat of this name, or a text that says why there is none."""
         ...
 
 
 class Sender(Protocol):
-    """Makes somebody owed a message, once for each call (gateway/sending.py)."""
+    """Queues a message for delivery, once for each call (outbox/tool_messages.py)."""
 
     async def __call__(self, turn: TurnContext, call_id: str, to: SessionSource | None, text: str, /) -> bool:
-        """False when nobody can be reached there yet."""
+        """Queue the message; False when nobody can be reached there yet."""
         ...
 
 
 class FileSender(Protocol):
-    """Makes somebody owed a file, once for each call (gateway/sending.py)."""
+    """Queues a file for delivery, once for each call (outbox/tool_messages.py)."""
 
     async def send_file(
-        self, turn: TurnContext, call_id: str, to: SessionSource | None, file: File, words: str, /
+        self, turn: TurnContext, call_id: str, to: SessionSource | None, file: ToolFile, query: str, /
     ) -> bool | None:
-        """None when nobody can be reached there yet, False when only its name can be said there."""
+        """Queue the file; None when nobody can be reached there yet, False when the platform shows only its name."""
         ...
 
     async def was_sent(self, turn: TurnContext, call_id: str, /) -> bool:
-        """Whether an earlier life did what this call wants."""
+        """Whether an earlier attempt has queued this call already."""
         ...
 
 
 class SendMessage(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to send where."""
+    """Which message to send, and where."""
 
     to: Annotated[Text, says("The name of the chat.")]
     text: Annotated[Text, says("The message.")]
 
 
 class SendFile(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which file to send where."""
+    """Which file to send, and where."""
 
     to: Annotated[Text, says("The name of the chat.")]
     path: Annotated[Text, says("The file: a path below the folder, or the address of one that was sent (/files/...).")]
-    text: Annotated[str, says("What stands beneath it; may be empty.")] = ""
+    text: Annotated[str, says("The caption; may be empty.")] = ""
 
 
 class ListChannels(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which chats."""
+    """Which chats to list."""
 
-    words: Annotated[str, says("Only chats whose name or address holds these words; empty for all.")] = ""
+    query: Annotated[str, says("Only chats whose name or address contains these words; empty for all.")] = ""
 
 
 def no_files() -> FileSender | None:
-    """Nothing sends files."""
+    """The FileSender of a gateway that sends no files."""
     return None
 
 
 def no_places() -> Places | None:
-    """There is no directory."""
+    """The Places of a gateway without a chat directory."""
     return None
 
 
@@ -121,7 +121,7 @@ class Send:
         self._names = ([HERE] if settings.own_chat else []) + sorted(settings.targets)
 
     def tools(self) -> list[Tool]:
-        """None when there is nobody to write to; with the directory also what lists it."""
+        """The tools; none when there is no chat to write to, and `list_channels` only with the directory."""
         if not self._names and not self._settings.directory:
             return []
         more = ["those that list_channels shows, by name or address"] if self._settings.directory else []
@@ -140,18 +140,18 @@ class Send:
             made.append(tool(ListChannels, self._list, name="list_channels", description=says_what, effect=Effect.PURE))
         return made
 
-    async def _run(self, what: SendMessage, place: Place) -> str:
+    async def _run(self, what: SendMessage, place: ToolPlace) -> str:
         self._check(what.text)
         target = await self._target(what.to, place.turn)
         if not await self._sender(place.turn, place.call.id, target, storable(what.text)):
             raise ToolError(f"nobody in {what.to} has written yet, so nobody can be reached there.")
         return f"The message to {what.to} will be delivered."
 
-    async def _run_file(self, what: SendFile, place: Place) -> str:
+    async def _run_file(self, what: SendFile, place: ToolPlace) -> str:
         name = what.path.rpartition("/")[2]
         sender = self._files()
         if sender is None or self._settings.folder is None:
-            raise ToolError("files can not be sent now.")
+            raise ToolError("files cannot be sent now.")
         if await sender.was_sent(place.turn, place.call.id):  # the original may be gone by now
             return will_be_sent(name, what.to, takes_files=True)
         self._check(what.text)
@@ -169,18 +169,18 @@ class Send:
         if len(text) > self._settings.text_chars:
             raise ToolError(f"a message has {self._settings.text_chars} characters at most.")
 
-    def _read(self, path: str, folder: Path) -> File:
-        """Below the folder, following no link; what may hold a secret is refused, whoever asks for it."""
+    def _read(self, path: str, folder: Path) -> ToolFile:
+        """Read a file below the folder, following no link. Raises ToolError for what may hold a secret, whoever asks."""
         upload = upload_at(path) if self._settings.uploads is not None else None
         if upload is not None and self._settings.uploads is not None:
-            return File(upload.name, Folder(self._settings.uploads).read(upload.stored, self._settings.file_bytes))
+            return ToolFile(upload.name, Folder(self._settings.uploads).read(upload.stored, self._settings.file_bytes))
         parts = parts_of(path)
         if keeps_secrets(parts):
             raise ToolError(f"{path} may hold a secret and is not sent.")
-        return File(parts[-1] if parts else "", Folder(folder).read(path, self._settings.file_bytes))
+        return ToolFile(parts[-1] if parts else "", Folder(folder).read(path, self._settings.file_bytes))
 
     async def _target(self, to: str, turn: TurnContext) -> SessionSource | None:
-        """Where it goes; None for the turn's own chat."""
+        """The chat that is meant; None for the turn's own. Raises ToolError."""
         if to in self._names:
             return None if to == HERE and self._settings.own_chat else self._settings.targets[to]
         places = self._places()
@@ -191,15 +191,15 @@ class Send:
             raise ToolError(found)
         return found
 
-    async def _list(self, what: ListChannels, place: Place) -> str:
+    async def _list(self, what: ListChannels, place: ToolPlace) -> str:
         places = self._places()
         known = await places.usable(place.turn) if places is not None else Directory((), {})
-        kind, words = kinds(known.channels), plain(what.words).split()
+        kind, query = kinds(known.channels), plain(what.query).split()
         lines = [f"{each.label} ({each.address}, {kind(each)})" for each in known.channels]
         lines = [f"{name} ({address}, alias)" for name, address in known.aliases.items()] + lines
-        fits = [line for line in lines if all(word in plain(line) for word in words)]
+        fits = [line for line in lines if all(word in plain(line) for word in query)]
         more = [f"and {len(fits) - LISTED} more: ask with other words."] if len(fits) > LISTED else []
-        return "\n".join([*fits[:LISTED], *more]) or "There is none."
+        return "\n".join([*fits[:LISTED], *more]) or "No chat was found."
 
 
 def send_tools(

@@ -1,4 +1,4 @@
-"""Shell commands, as a person would type them. A person is asked first, unless the owner said that nobody need be."""
+"""The tool `run_command`. Each command needs an approval, unless the owner switched that off."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from everturn.agent.toolbox import Place, Tool, ToolError
+from everturn.agent.toolbox import Tool, ToolError, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.agent.tools.children import Child, scrubbed
 from everturn.agent.tools.limits import within
 from everturn.clock import Clock
-from everturn.decide.approval_words import TOO_LONG
-from everturn.decide.exact_text import exact, fits
-from everturn.decide.turn_place import as_variables
 from everturn.errors import ToolFailed
 from everturn.model import Effect
+from everturn.turns.rules.approval_texts import TOO_LONG
+from everturn.turns.rules.exact_text import exact, fits
+from everturn.turns.rules.turn_place import as_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSettings:
-    """Where commands run, who is asked, how long they may take and how much of what they say is kept."""
+    """Where commands run, whether they need an approval, and their limits of time and output."""
 
     folder: Path
     approval: Literal["ask", "never"] = "ask"
@@ -32,13 +32,13 @@ class ShellSettings:
 
 
 class RunCommand(Arguments, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to run."""
+    """Which command to run."""
 
     command: Annotated[Text, says("A command for the shell. It has no input and no terminal.")]
 
 
 class HeadAndTail:
-    """The first and the last of what is said, in bounded memory."""
+    """Keeps the beginning and the end of an output, in bounded memory."""
 
     def __init__(self, most: int) -> None:
         self._half = max(1, most // 2)
@@ -48,7 +48,7 @@ class HeadAndTail:
         self._left_out = 0
 
     def add(self, data: bytes) -> None:
-        """More was said."""
+        """Take more output."""
         room = self._half - len(self._head)
         self._head += data[:room]
         rest = data[room:]
@@ -64,7 +64,7 @@ class HeadAndTail:
                 self._tail.appendleft(first[over:])
 
     def text(self) -> str:
-        """What is kept of it."""
+        """The output, with a note where something was left out."""
         gap = f"\n[... {self._left_out} bytes were not kept ...]\n" if self._left_out else ""
         tail = b"".join(self._tail)
         if not gap:
@@ -89,16 +89,16 @@ class Shell:
                 name="run_command",
                 description=f"Run a shell command; it is ended after {self._settings.time_s:g} seconds.",
                 effect=Effect.ONCE,
-                ask=self._question if self._settings.approval == "ask" else None,
+                ask=self._approval_request if self._settings.approval == "ask" else None,
             )
         ]
 
-    def _question(self, what: RunCommand) -> str | None:
-        """The whole command in one line: what is approved is what is seen. One too long to be seen is not run at all."""
+    def _approval_request(self, what: RunCommand) -> str | None:
+        """The approval request: the whole command in one line. A command that is too long to be shown is not run at all."""
         call = exact(what.command)
         return f"Run this command? {call}" if fits(call) else None
 
-    async def _run(self, what: RunCommand, place: Place) -> str:
+    async def _run(self, what: RunCommand, place: ToolPlace) -> str:
         if self._settings.approval == "ask" and not fits(exact(what.command)):
             raise ToolError(TOO_LONG)
         output = HeadAndTail(self._settings.output_bytes)
@@ -117,14 +117,14 @@ class Shell:
             raise ToolFailed(result)
         return result
 
-    async def _code_of(self, command: str, place: Place, said: Callable[[bytes], None]) -> int | None:
-        """Run it to its end; who is cancelled ends it."""
+    async def _code_of(self, command: str, place: ToolPlace, said: Callable[[bytes], None]) -> int | None:
+        """Run a command to its end; a cancellation kills it."""
         try:
             child = await Child.start(
                 ("/bin/sh", "-c", command),
                 said,
                 folder=self._settings.folder,
-                environment=self._environment | as_variables(place.told()),
+                environment=self._environment | as_variables(place.turn_info()),
             )
         except (OSError, ValueError) as error:
             raise ToolError(f"the command could not be started ({type(error).__name__}).") from error

@@ -1,4 +1,4 @@
-"""Matrix through an account of its own on a homeserver: plain requests of the client-server API, no library between.
+"""The Matrix adapter: an account of its own on a homeserver, through plain requests of the client-server API.
 
 https://spec.matrix.org/latest/client-server-api/
 """
@@ -13,23 +13,23 @@ from dataclasses import dataclass, field
 import structlog
 
 from everturn.clock import Clock
-from everturn.decide.admission import Verdict
 from everturn.errors import Refused
 from everturn.model import Heard, Inbound, ReadTo, SessionSource
+from everturn.people.rules.admission import AccessVerdict
 from everturn.platform.interface import Channel, Contact
 from everturn.platform.matrix.calls import Homeserver
 from everturn.platform.matrix.inviting import Invitations, Welcome
-from everturn.platform.matrix.reading import NAME, Reader
+from everturn.platform.matrix.reading import NAME, MatrixReader
 from everturn.platform.matrix.rooms import KnownRooms
-from everturn.platform.matrix.syncing import Reading
-from everturn.platform.matrix.writing import Writer
+from everturn.platform.matrix.syncing import SyncReader
+from everturn.platform.matrix.writing import MatrixWriter
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixSettings:
-    """One account."""
+    """The settings of one Matrix account."""
 
     homeserver: str
     user: str
@@ -39,16 +39,16 @@ class MatrixSettings:
     page: int = 100  # events of a room in one answer
 
 
-async def nobody(_: SessionSource) -> Verdict:
-    """Unless somebody says otherwise, no invitation is taken."""
-    return Verdict.SILENT
+async def nobody(_: SessionSource) -> AccessVerdict:
+    """Decline every invitation: the default."""
+    return AccessVerdict.SILENT
 
 
-class MatrixPlatform(Writer):
-    """Where people write to an account of ours."""
+class MatrixPlatform(MatrixWriter):
+    """One Matrix account as a platform."""
 
     name = NAME
-    direct_members_change = True  # one invites somebody and leaves: the room has two members again
+    direct_members_change = True  # somebody invites and leaves: the room has two members again
 
     def __init__(self, settings: MatrixSettings, clock: Clock, welcome: Welcome = nobody) -> None:
         self.account = settings.user
@@ -58,15 +58,15 @@ class MatrixPlatform(Writer):
         self._clock = clock
         server = Homeserver(settings.homeserver, settings.token, settings.page)
         super().__init__(server, settings.user, KnownRooms(server))
-        reader = Reader(settings.user, settings.listening)
+        reader = MatrixReader(settings.user, settings.listening)
         self._invitations = Invitations(server, NAME, settings.user, welcome, clock)
-        self._reading = Reading(server, reader, self._rooms, self._invitations, clock, settings.poll_s)
+        self._reading = SyncReader(server, reader, self._rooms, self._invitations, clock, settings.poll_s)
         self._introduced = False
-        self._signs: set[asyncio.Task[None]] = set()
+        self._receipts: set[asyncio.Task[None]] = set()
 
     async def inbound(self, after: str | None) -> AsyncGenerator[Inbound | ReadTo, None]:
-        """What people say, for ever. A place to read from that nobody has yet is committed before anything is read. Raises
-        PlatformError; called again, it goes on behind the failed poll if nothing is lost by that.
+        """Yield messages for ever. A cursor that does not exist yet is committed before anything is read. Raises
+        PlatformError; called again, it continues behind the failed poll if nothing is lost by that.
         """
         since = self._reading.place_behind(after)
         if since is None:
@@ -76,7 +76,7 @@ class MatrixPlatform(Writer):
         while True:
             news = await self._reading.next(since)
             self.contact = self.contact.answered(self._clock.now(), self._reading.trouble())
-            newest: dict[str, str] = {}  # what was said last, by the room
+            newest: dict[str, str] = {}  # the newest message, by room
             async for each in self._reading.heard(news, since):
                 yield each
                 if isinstance(each, Inbound) and each.what is Heard.SAID:
@@ -85,10 +85,10 @@ class MatrixPlatform(Writer):
                     self.gone(each.of or "")
             since = news.next_batch
             self.contact = self.contact.answered(self._clock.now(), self._reading.trouble())
-            self._in_passing(newest)
+            self._send_receipts_in_background(newest)
 
     async def _begin(self, since: str | None) -> str:
-        """Who we are there is what the settings say, or nothing is read."""
+        """Check that the token belongs to the account of the settings, and begin to sync; returns the place to read from."""
         if not self._introduced:
             known = await self._server.whoami()
             if known.user_id != self.account:
@@ -99,12 +99,12 @@ class MatrixPlatform(Writer):
         self.contact = self.contact.answered(self._clock.now())
         return place
 
-    def _in_passing(self, newest: dict[str, str]) -> None:
-        """They are committed, and the next poll does not wait for those who are told so."""
+    def _send_receipts_in_background(self, newest: dict[str, str]) -> None:
+        """Send read receipts for committed messages; the next poll does not wait for them."""
         if newest:
-            sign = asyncio.create_task(self._reading.took(newest))
-            self._signs.add(sign)
-            sign.add_done_callback(self._signs.discard)
+            receipt = asyncio.create_task(self._reading.send_receipts(newest))
+            self._receipts.add(receipt)
+            receipt.add_done_callback(self._receipts.discard)
 
     async def channels(self) -> list[Channel]:
         """The rooms that we are in."""
@@ -112,13 +112,13 @@ class MatrixPlatform(Writer):
 
     @property
     def channel_changes(self) -> int:
-        """How often we came into a room, or were out of one."""
+        """How often we joined or left a room."""
         return self._reading.moves
 
     async def close_connections(self) -> None:
-        """End them."""
+        """Close the connections and end the background tasks."""
         self._invitations.close()
         self._reading.close()
-        for sign in self._signs:
-            sign.cancel()
+        for receipt in self._receipts:
+            receipt.cancel()
         await self._server.close()

@@ -1,4 +1,4 @@
-"""A room's history, read backwards: what the server left out of its news, and what was said before we came in."""
+"""Reads a room's history backwards: what the server left out of a sync, and what was sent before we joined."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import structlog
 
 from everturn.platform.matrix.calls import Homeserver
 from everturn.platform.matrix.rooms import STATE
-from everturn.platform.matrix.wire import Event, Page, understood
+from everturn.platform.matrix.wire import HistoryPage, MatrixEvent, understood
 
 log = structlog.get_logger()
-PAGES = 50  # so much of one room's history is read
+PAGES = 50  # how much of one room's history is read
 ENCRYPTED = "m.room.encrypted"
 REACTION = "m.reaction"
 WANTED = ("m.room.message", "m.sticker", "m.room.redaction", REACTION, ENCRYPTED, *STATE)
@@ -20,18 +20,18 @@ WANTED = ("m.room.message", "m.sticker", "m.room.redaction", REACTION, ENCRYPTED
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """What was found, oldest first; not whole: there was more than is read."""
+    """The events that were found, oldest first; not whole: there was more than is read."""
 
-    events: list[Event]
+    events: list[MatrixEvent]
     whole: bool
 
-    def followed_by(self, events: list[Event]) -> Missed:
-        """With what came after it."""
+    def followed_by(self, events: list[MatrixEvent]) -> Missed:
+        """These events with later ones after them."""
         return Missed([*self.events, *events], self.whole)
 
 
 class History:
-    """The rooms of one account. Each call raises PlatformError."""
+    """The history of one account's rooms. Each call raises PlatformError."""
 
     def __init__(self, server: Homeserver, user: str) -> None:
         self._server = server
@@ -40,8 +40,8 @@ class History:
         self._of_all = json.dumps({"types": WANTED})
 
     async def missed(self, room_id: str, start: str, since: str) -> Missed:
-        """What was said between two places."""
-        found: list[Event] = []
+        """The events between two places."""
+        found: list[MatrixEvent] = []
         for _ in range(PAGES):
             page = await self._server.messages(room_id, start, self._of_others, end=since)
             found += understood(page.chunk)
@@ -50,8 +50,8 @@ class History:
             start = page.end or ""
         return _too_much(room_id, found)
 
-    async def since_invited(self, room_id: str, start: str, events: list[Event]) -> Missed:
-        """These newest events, and what people wrote before their invitation was taken: that is for us as well. Where we may
+    async def since_invited(self, room_id: str, start: str, events: list[MatrixEvent]) -> Missed:
+        """These newest events, and what people sent between inviting us and our joining: that is for us as well. Where we may
         not look so far back, only these.
         """
         found = events[::-1]
@@ -66,19 +66,17 @@ class History:
             start = page.end or ""
         return _too_much(room_id, found)
 
-    def _entered(self, event: Event) -> bool:
+    def _entered(self, event: MatrixEvent) -> bool:
         membership = event.membership_of(self._user)
         before = event.unsigned.prev_content.get("membership")
         return membership == "invite" or (membership == "join" and before not in {"invite", "join"})
 
 
-def is_last(page: Page, start: str) -> bool:
-    """Whether nothing is behind a page. An empty one may have more behind it: who asks sees not all that is there."""
+def is_last(page: HistoryPage, start: str) -> bool:
+    """Whether a page is the last one. An empty page may have more behind it: the server hides events we may not see."""
     return not page.end or page.end == start
 
 
-def _too_much(room_id: str, found: list[Event]) -> Missed:
-    log.error(
-        "too much was said in a room while nobody read it; the oldest is passed over", room=room_id, read=len(found)
-    )
+def _too_much(room_id: str, found: list[MatrixEvent]) -> Missed:
+    log.error("matrix history too long, oldest events skipped", room=room_id, read=len(found))
     return Missed(found[::-1], whole=False)

@@ -1,4 +1,4 @@
-"""Invitations: taken from people who may speak, declined from all others. Who may is asked of whoever made us."""
+"""Answers invitations: accepts those of approved people, declines all others. The gateway decides who is approved."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from dataclasses import dataclass, replace
 import structlog
 
 from everturn.clock import Clock
-from everturn.decide.admission import Verdict
-from everturn.decide.admission_words import not_joined
-from everturn.decide.matrix_invitations import after_failure
 from everturn.errors import EverturnError
 from everturn.model import SessionSource
+from everturn.people.rules.admission import AccessVerdict
+from everturn.people.rules.admission_texts import not_joined
 from everturn.platform.matrix.calls import Homeserver
+from everturn.platform.matrix.rules.invitations import after_failure
 from everturn.platform.matrix.wire import Invited, understood
 
 log = structlog.get_logger()
-Welcome = Callable[[SessionSource], Awaitable[Verdict]]
+Welcome = Callable[[SessionSource], Awaitable[AccessVerdict]]
 FRIENDS = 1000
 STRANGERS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """One that is open."""
+    """An open invitation."""
 
     source: SessionSource
     failures: int = 0
     not_before: float = 0.0
 
 
-class Line:
-    """Open invitations that are answered one after the other; so many at most."""
+class InvitationQueue:
+    """Open invitations, answered one after the other; bounded."""
 
     def __init__(self, longest: int) -> None:
         self.open: dict[str, Invitation] = {}
@@ -43,19 +43,19 @@ class Line:
         self._longest = longest
 
     def add(self, room: str, source: SessionSource) -> None:
-        """One more, in place of an older one to the same room."""
+        """Add an invitation, in place of an older one to the same room."""
         if room not in self.open and len(self.open) >= self._longest:
-            log.warning("too many invitations are open; one is left for the next start", room=room)
+            log.warning("too many open invitations, one is left for the next start", room=room)
             return
         self.open[room] = Invitation(source)
         self.changed.set()
 
     def first(self) -> tuple[str, Invitation] | None:
-        """The one whose turn comes first."""
+        """The invitation that is due first."""
         return min(self.open.items(), key=lambda each: each[1].not_before, default=None)
 
     async def wait(self, longest_s: float | None) -> None:
-        """Until there is another one, or the time is over."""
+        """Wait until there is another invitation, or the time is over."""
         self.changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(longest_s):
@@ -63,8 +63,8 @@ class Line:
 
 
 class Invitations:
-    """Those that are open, answered beside the reading: nobody's messages wait for the homeserver of somebody who invites us,
-    and friends do not wait for strangers. What is not answered in this life is in the next: until then the server shows it at
+    """Answers open invitations in the background: no message waits for the homeserver of an inviter, and approved people
+    do not wait for strangers. What this process does not answer the next one does: the server shows it at
     every start.
     """
 
@@ -74,27 +74,27 @@ class Invitations:
         self._user = user
         self._welcome = welcome
         self._clock = clock
-        self._friends, self._strangers = Line(FRIENDS), Line(STRANGERS)
+        self._friends, self._strangers = InvitationQueue(FRIENDS), InvitationQueue(STRANGERS)
         self._answering: list[asyncio.Task[None]] = []
 
     async def hear(self, invited: Mapping[str, Invited]) -> None:
-        """There are new ones."""
+        """Take new invitations from a sync."""
         for room, about in invited.items():
             source = self._source(room, about)
             if source is not None:
-                known = await self._welcome(source) is Verdict.ALLOWED
+                known = await self._welcome(source) is AccessVerdict.ALLOWED
                 line, other = (self._friends, self._strangers)[:: 1 if known else -1]
-                other.open.pop(room, None)  # somebody else asked us in there before
+                other.open.pop(room, None)  # somebody else invited us there before
                 line.add(room, source)
         if not self._answering:
             self._answering = [asyncio.create_task(self._answer_all(each)) for each in (self._friends, self._strangers)]
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         for each in self._answering:
             each.cancel()
 
-    async def _answer_all(self, line: Line) -> None:
+    async def _answer_all(self, line: InvitationQueue) -> None:
         while True:
             first, now = line.first(), self._clock.monotonic()
             if first is None:
@@ -104,7 +104,7 @@ class Invitations:
             else:
                 await self._try(line, *first)
 
-    async def _try(self, line: Line, room: str, invitation: Invitation) -> None:
+    async def _try(self, line: InvitationQueue, room: str, invitation: Invitation) -> None:
         again = None
         try:
             await self._answer(room, invitation.source)
@@ -113,7 +113,7 @@ class Invitations:
             in_s = round(again.in_s, 1) if again else None
             log.warning("invitation not answered", room=room, error=str(error), again_in_s=in_s)
         if line.open.get(room) is not invitation:
-            return  # there is a newer one
+            return  # there is a newer invitation
         del line.open[room]
         if again is not None:
             until = self._clock.monotonic() + again.in_s
@@ -121,16 +121,16 @@ class Invitations:
 
     async def _answer(self, room: str, source: SessionSource) -> None:
         verdict = await self._welcome(source)
-        if verdict is Verdict.ALLOWED:
+        if verdict is AccessVerdict.ALLOWED:
             await self._server.join(room)
             log.info("joined a room", room=room, invited_by=source.user_id)
         else:
-            # In a direct chat they are told why, where strangers may ask to be let in; elsewhere silence.
-            await self._server.leave(room, not_joined(source.user_id or "") if verdict is Verdict.PAIR else "")
+            # In a direct chat strangers get the reason, where they may request access; elsewhere no reply.
+            await self._server.leave(room, not_joined(source.user_id or "") if verdict is AccessVerdict.PAIR else "")
 
     def _source(self, room: str, about: Invited) -> SessionSource | None:
-        """Who invites us: the last of these events is the invitation itself, which our homeserver has checked. Those before it
-        were chosen by the server of who invites, and may say anything.
+        """The inviter: the last of these events is the invitation itself, which our homeserver has checked. Those before it
+        were chosen by the inviter's server, and may say anything.
         """
         for event in reversed(understood(about.invite_state.events)):
             if event.membership_of(self._user) == "invite":

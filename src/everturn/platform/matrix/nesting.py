@@ -1,4 +1,4 @@
-"""Reading JSON in which somebody nested values deeper than a decoder can follow: what is too deep is left out, the rest is read."""
+"""Decodes JSON that is nested deeper than a decoder can follow: what is too deep is left out, the rest is read."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ TOO_DEEP = b"null"
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
-class Named(msgspec.Struct, frozen=True):
-    """What an event is called."""
+class EventName(msgspec.Struct, frozen=True):
+    """The id of an event."""
 
     event_id: str = ""
 
 
 def decode(raw: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """The value. Whoever may write in a room may nest a value a thousand times, and one event must not stop the reading of all
-    others: then it is read without what is too deep. Raises what `msgspec.json.decode` does.
+    """Decode a value. Whoever may write in a room may nest a value a thousand times, and one event must not stop the reading
+    of all others: such an event is read without what is too deep. Raises what `msgspec.json.decode` does.
     """
     with suppress(RecursionError):
         return msgspec.json.decode(raw, type=kind)
     flat, events = flattened(bytes(raw))
-    log.error("matrix events are nested too deep and were read in part", events=events[:10], deepest=DEEPEST)
+    log.error("matrix events nested too deep, read in part", events=events[:10], deepest=DEEPEST)
     return msgspec.json.decode(flat, type=kind)
 
 
 def flattened(raw: bytes) -> tuple[bytes, list[str]]:
-    """The same JSON without what is nested deeper than `DEEPEST`, and the ids of the events that lost something. It takes one
-    walk without recursion.
+    """The same JSON without what is nested deeper than `DEEPEST`, and the ids of the events that lost something. One pass
+    without recursion.
     """
     out, taken, depth = bytearray(), 0, 0
     opened: list[tuple[int, bool]] = []  # where each open list or object begins in `out`, and whether it lost something
@@ -64,12 +64,12 @@ def flattened(raw: bytes) -> tuple[bytes, list[str]]:
 
 
 def _close(out: bytearray, opened: list[tuple[int, bool]], events: list[str]) -> None:
-    """A list or an object ends: if something is missing in it, it is the event, or a part of one."""
+    """Close a list or an object: if something is missing in it, it is the event, or a part of one."""
     start, lost = opened.pop()
     if not lost:
         return
     try:
-        name = msgspec.json.decode(out[start:], type=Named).event_id
+        name = msgspec.json.decode(out[start:], type=EventName).event_id
     except msgspec.DecodeError:
         name = ""
     if name:

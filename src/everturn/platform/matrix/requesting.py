@@ -1,6 +1,6 @@
-"""How a homeserver is asked, with every way in which that can fail named after the reaction it demands; and files.
+"""Requests to a homeserver: each failure becomes the error that names the right reaction. Also uploads and downloads.
 
-The access token is sent in a header alone, so that no address and no error can show it.
+The access token is sent in a header only, so that no URL and no error can show it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from urllib.parse import quote
 
 import httpx2
 
-from everturn.decide.matrix_errors import Missing, error_of
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 from everturn.http_client import HttpClient
 from everturn.platform.matrix.nesting import decode
-from everturn.platform.matrix.wire import UNREADABLE, Failure, Known, is_media
-from everturn.platform.trust import trusted
+from everturn.platform.matrix.rules.errors import MatrixNotFound, error_of
+from everturn.platform.matrix.wire import UNREADABLE, MatrixFailure, SmallResponse, is_media
+from everturn.platform.tls import trusted
 
 T = TypeVar("T")
 API = "/_matrix/client/v3"
@@ -38,8 +38,8 @@ NOT_SENT = (
 DOWNLOADS = ("/_matrix/client/v1/media/download", "/_matrix/media/v3/download")  # the second on servers of before 2024
 
 
-class Requests:
-    """The way of one account to its homeserver."""
+class MatrixRequests:
+    """The HTTP connection of one account to its homeserver."""
 
     def __init__(self, url: str, token: str, page: int = 100) -> None:
         self.page = page
@@ -52,13 +52,13 @@ class Requests:
         )
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
     async def upload(self, content: bytes, name: str, mime: str) -> str:
-        """Give the server a file; its mxc:// address. Nobody sees it yet, so that it may be done again."""
+        """Upload a file; returns its mxc:// address. Nobody sees it yet, so that a repetition does no harm."""
         headers = {"content-type": mime or "application/octet-stream"}
         try:
             answer = await self.request(
@@ -67,19 +67,19 @@ class Requests:
             )  # fmt: skip
         except OutcomeUnknown as error:
             raise TryLater(str(error), UNREACHABLE_S) from None
-        return read_answer(answer, Known).content_uri
+        return read_answer(answer, SmallResponse).content_uri
 
     async def download(self, address: str) -> AsyncIterator[bytes]:
-        """What an mxc:// address stands for, piece by piece. It was written by a stranger: no other address is asked for."""
+        """Download an mxc:// address in chunks. It was written by a stranger: no other kind of address is requested."""
         path = address.removeprefix("mxc://")
         if not is_media(address):
             raise Refused("this is not the address of a file on Matrix")
         for place, begin in enumerate(DOWNLOADS):
             try:
-                async with aclosing(self._pieces(f"{begin}/{quote(path)}")) as pieces:  # who stops early hangs up
+                async with aclosing(self._pieces(f"{begin}/{quote(path)}")) as pieces:  # stopping early hangs up
                     async for piece in pieces:
                         yield piece
-            except Missing:
+            except MatrixNotFound:
                 if place + 1 == len(DOWNLOADS):
                     raise
             else:
@@ -89,13 +89,13 @@ class Requests:
         try:
             async with self._client.stream("GET", path, follow_redirects=True, timeout=UPLOAD_S) as response:
                 if response.status_code in NOT_THERE:  # an older server may say so without a code
-                    raise Missing(f"the homeserver has no such file (HTTP {response.status_code})")
+                    raise MatrixNotFound(f"the homeserver has no such file (HTTP {response.status_code})")
                 if not response.is_success:
                     raise _failure(response, await response.aread())
                 async for piece in response.aiter_bytes(PIECE_BYTES):
                     yield piece
         except httpx2.InvalidURL as error:
-            raise Missing(f"nothing can have such an address: {error}") from None
+            raise MatrixNotFound(f"this is not a valid address: {error}") from None
         except httpx2.HTTPError as error:
             raise TryLater(f"the file could not be fetched: {type(error).__name__}", UNREACHABLE_S) from None
         except OutcomeUnknown as error:  # reading changes nothing
@@ -106,19 +106,19 @@ class Requests:
     async def get(
         self, path: str, kind: type[T], params: dict[str, str] | None = None, within_s: float = ANSWER_S
     ) -> T:
-        """What is there."""
+        """GET a path and decode the response."""
         return read_answer(await self.request("GET", path, params=params, timeout=within_s), kind)
 
     async def request(self, method: str, path: str, *, timeout: float = ANSWER_S, **more: Any) -> bytes:
-        """What it answers. Raises PlatformError."""
+        """Make a request; returns the body of the response. Raises PlatformError."""
         limits = httpx2.Timeout(timeout, connect=CONNECT_S)
         address = path if path.startswith("/_") else f"{API}{path}"
         try:
             response = await self._client.request(method, address, timeout=limits, **more)
         except httpx2.InvalidURL as error:
-            raise Missing(f"nothing can have such an address: {error}") from None
+            raise MatrixNotFound(f"this is not a valid address: {error}") from None
         except NOT_SENT as error:
-            raise TryLater(f"the homeserver can not be reached: {type(error).__name__}", UNREACHABLE_S) from None
+            raise TryLater(f"the homeserver cannot be reached: {type(error).__name__}", UNREACHABLE_S) from None
         except httpx2.HTTPError as error:
             raise OutcomeUnknown(f"the homeserver did not answer: {type(error).__name__}") from None
         if not response.is_success:
@@ -127,19 +127,19 @@ class Requests:
 
 
 def read_answer(answer: bytes, kind: type[T]) -> T:
-    """What an answer says."""
+    """Decode a response. Raises OutcomeUnknown."""
     try:
         return decode(answer, kind)
     except UNREADABLE as error:
-        # A yes that is not understood: from something between us and the server, or from another kind of server.
-        raise OutcomeUnknown(f"what the homeserver answered is not understood: {error}") from None
+        # A success that cannot be read: from a proxy between us and the server, or from another kind of server.
+        raise OutcomeUnknown(f"the homeserver's response cannot be read: {error}") from None
 
 
 def _failure(response: httpx2.Response, body: bytes) -> PlatformError:
     try:
-        told = decode(body, Failure)
+        told = decode(body, MatrixFailure)
     except UNREADABLE:
-        told = Failure()  # from something between us and the server
+        told = MatrixFailure()  # from a proxy between us and the server
     return error_of(
         response.status_code,
         told.errcode,

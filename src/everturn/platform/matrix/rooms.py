@@ -1,5 +1,5 @@
-"""What is known of the rooms we are in: names, people, whether they are encrypted. Asked for when something is said there,
-and kept up to date by what the server tells afterwards; a room that nobody speaks in costs nothing.
+"""The state of the rooms we are in: names, members, encryption. Fetched when somebody writes there, and kept up to date
+by later syncs; a room in which nobody writes costs nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import structlog
 from everturn.errors import OutcomeUnknown, Refused
 from everturn.platform.interface import Channel
 from everturn.platform.matrix.calls import Homeserver
-from everturn.platform.matrix.wire import Event, room_id_of, text_of, understood
+from everturn.platform.matrix.wire import MatrixEvent, room_id_of, text_of, understood
 
 log = structlog.get_logger()
 KEPT = 1000
@@ -21,37 +21,37 @@ STATE = ("m.room.member", "m.room.name", "m.room.canonical_alias", ENCRYPTION)
 
 
 @dataclass(slots=True)
-class Room:
+class MatrixRoom:
     """One room, as its state events say."""
 
     id: str
     name: str = ""
     alias: str = ""
     encrypted: bool = False
-    before: str = ""  # the room that it continues, as its maker says
+    before: str = ""  # the room that it replaces, as its creator claims
     people: dict[str, str] = field(default_factory=dict)  # who is in it, with the name they show there
 
     @property
     def direct(self) -> bool:
-        """A chat of two, whatever anybody calls it: with a third person in it, it is a group."""
+        """Whether it is a direct chat: of two members, whatever anybody calls it. With a third person it is a group."""
         return len(self.people) <= 2
 
     def called(self, user: str) -> str:
-        """How somebody is called there."""
+        """A member's display name in the room."""
         return self.people.get(user) or user[1:].partition(":")[0]
 
     def title(self, us: str) -> str:
-        """How the room is called: by its name, its address, or who is in it."""
+        """The room's title: its name, its address, or its members."""
         others = [self.called(each) for each in sorted(self.people) if each != us]
         return self.name or self.alias or ", ".join(others[:3]) or self.id
 
-    def hear(self, events: Iterable[Event]) -> None:
-        """Follow what happened, in its order."""
+    def hear(self, events: Iterable[MatrixEvent]) -> None:
+        """Apply state events, in their order."""
         for event in events:
             if event.state_key is not None:
                 self._hear(event)
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: MatrixEvent) -> None:
         content = event.content
         if event.type == "m.room.member" and event.state_key:
             if content.get("membership") == "join":
@@ -66,27 +66,27 @@ class Room:
             before = content.get("predecessor")
             self.before = room_id_of(before.get("room_id")) if isinstance(before, dict) else ""
         elif event.type == ENCRYPTION:
-            self.encrypted = True  # for ever: nobody can switch it off
+            self.encrypted = True  # for ever: encryption cannot be switched off
 
 
 class KnownRooms:
-    """The rooms that were asked for in this life."""
+    """The rooms whose state this process has fetched."""
 
     def __init__(self, server: Homeserver) -> None:
         self._server = server
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, MatrixRoom] = {}
         self._asking: dict[
-            object, tuple[str, list[Event]]
-        ] = {}  # with what the server tells of a room while it is asked
+            object, tuple[str, list[MatrixEvent]]
+        ] = {}  # the events that arrive for a room while its state is fetched
 
-    async def get(self, room_id: str) -> Room:
-        """A room as it is. Raises PlatformError."""
+    async def get(self, room_id: str) -> MatrixRoom:
+        """The state of a room, fetched if it is not known. Raises PlatformError."""
         room = self._rooms.get(room_id)
         return room if room is not None else await self._ask(room_id)
 
-    async def _ask(self, room_id: str) -> Room:
-        """What happened there meanwhile may be missing in the answer. A room that we left meanwhile is not kept."""
-        asked, room, meanwhile = object(), Room(room_id), list[Event]()
+    async def _ask(self, room_id: str) -> MatrixRoom:
+        """Fetch a room's state. Events that arrive meanwhile are applied to it. A room that we leave meanwhile is not kept."""
+        asked, room, meanwhile = object(), MatrixRoom(room_id), list[MatrixEvent]()
         self._asking[asked] = room_id, meanwhile
         try:
             room.hear(understood(await self._server.state(room_id)))
@@ -99,8 +99,8 @@ class KnownRooms:
             self._asking.pop(asked, None)
         return room
 
-    def hear(self, room_id: str, events: Iterable[Event]) -> None:
-        """News of a room; of one that nobody asked for it is not wanted."""
+    def hear(self, room_id: str, events: Iterable[MatrixEvent]) -> None:
+        """Apply new events to a room; those of a room that is not known are ignored."""
         news = list(events)
         if (room := self._rooms.get(room_id)) is not None:
             room.hear(news)
@@ -109,25 +109,25 @@ class KnownRooms:
                 meanwhile.extend(news)
 
     def forget(self, room_id: str) -> None:
-        """We are not in it any more."""
+        """Drop a room that we left."""
         self._rooms.pop(room_id, None)
         self._asking = {asked: each for asked, each in self._asking.items() if each[0] != room_id}
 
     async def is_encrypted(self, room_id: str) -> bool:
-        """Whether a room is, now. Raises PlatformError."""
+        """Whether a room is encrypted now. Raises PlatformError."""
         room = self._rooms.get(room_id)
         return room.encrypted if room is not None else await self._server.is_encrypted(room_id)
 
     async def channels(self, us: str) -> list[Channel]:
-        """The rooms that we are in, without those that can not be read. Raises PlatformError."""
+        """The rooms that we are in, without those that cannot be read. Raises PlatformError."""
         rooms = [await self._readable(each) for each in (await self._server.joined_rooms())[:KEPT]]
         return [
             Channel(each.id, each.title(us), "dm" if each.direct else "group") for each in rooms if each is not None
         ]
 
-    async def _readable(self, room_id: str) -> Room | None:
+    async def _readable(self, room_id: str) -> MatrixRoom | None:
         try:
             return await self.get(room_id)
         except (Refused, OutcomeUnknown) as error:
-            log.warning("a room can not be listed", room=room_id, error=str(error))
+            log.warning("matrix room cannot be listed", room=room_id, error=str(error))
             return None

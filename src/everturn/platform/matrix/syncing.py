@@ -1,9 +1,9 @@
-"""Reading a homeserver: long polls, holes in a room's news filled, and the place from which to read on.
+"""Syncs with a homeserver: long polls, gaps in a room's timeline filled, and the place from which to read on.
 
-Rooms are read beside each other, each by one reader at a time: what comes while a room is being read waits for it, and is read
-after it. The place is committed with the last message of what one poll brought, or after it, and never before all rooms are
-read: a death in the middle brings all of it again, and what is known already is recognised by its id. A room that can not be
-read, or that takes long, holds back the place, and nobody else. A poll that brought nothing for us moves the place too, but not
+Rooms are read concurrently, each by one reader at a time: what arrives while a room is being read waits for it, and is read
+after it. The place is committed with the last message of a poll, or after it, and never before all rooms are
+read: a crash in the middle reads all of it again, and what is stored already is recognised by its id. A room that cannot be
+read, or that takes long, holds back the place, and nobody else. A poll without a message for us moves the place too, but not
 each time.
 """
 
@@ -19,40 +19,40 @@ import structlog
 from msgspec.structs import replace
 
 from everturn.clock import Clock
-from everturn.decide.matrix_errors import Forbidden
-from everturn.decide.matrix_unread import UNREADABLE
-from everturn.decide.reconnecting import asked_s, pause_s
 from everturn.errors import PlatformError, TryLater
 from everturn.model import Inbound, ReadTo
-from everturn.platform.matrix.calls import Homeserver, at_best
+from everturn.pauses import asked_s, pause_s
+from everturn.platform.matrix.calls import Homeserver, best_effort
 from everturn.platform.matrix.history import WANTED
 from everturn.platform.matrix.inviting import Invitations
-from everturn.platform.matrix.reading import Reader
+from everturn.platform.matrix.reading import MatrixReader
 from everturn.platform.matrix.room_news import RoomNews
 from everturn.platform.matrix.rooms import STATE, KnownRooms
+from everturn.platform.matrix.rules.errors import Forbidden
+from everturn.platform.matrix.rules.unread import UNREADABLE
 from everturn.platform.matrix.unread import Unread, UnreadRooms
-from everturn.platform.matrix.wire import Event, Rooms, Sync, understood
+from everturn.platform.matrix.wire import MatrixEvent, Rooms, Sync, understood
 
 log = structlog.get_logger()
 SPARE_S = 10.0
-FIRST_S = 300.0  # an account with many rooms takes its server a while
+FIRST_S = 300.0  # the first sync of an account with many rooms takes its server a while
 MOVED_EVERY_S = 60.0
-PATIENCE_S = 1.0  # so long the next poll waits for the rooms of the last one
+PATIENCE_S = 1.0  # how long the next poll waits for the rooms of the last one
 AT_ONCE = 16  # rooms that are read at a time: fewer than our connections, of which others need some
-FAILED_AT_ONCE = 4  # of those that could not be read before: they may take long again, and nobody waits behind them
+FAILED_AT_ONCE = 4  # of those that failed before: they may take long again, and nobody waits behind them
 NOTHING: dict[str, list[str]] = {"types": []}
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What we want to be told."""
+    """The filters of sync and history requests."""
 
     look: str
     news: str
 
     @staticmethod
     def of(user: str, page: int) -> Filters:
-        """For one account: what we say ourselves is no news."""
+        """The filters of one account: its own messages are left out."""
         timeline = {"limit": page, "types": WANTED, "not_senders": [user]}
         room = {"account_data": NOTHING, "ephemeral": NOTHING}
         rest = {"presence": NOTHING, "account_data": NOTHING}
@@ -61,13 +61,13 @@ class Filters:
         return Filters(json.dumps(look), json.dumps(news))
 
 
-class Reading:
-    """One account, read from a place on. The place is kept here only after what stands before it is committed."""
+class SyncReader:
+    """Syncs one account from a place on. The place is kept here only after what stands before it is committed."""
 
     def __init__(
         self,
         server: Homeserver,
-        reader: Reader,
+        reader: MatrixReader,
         rooms: KnownRooms,
         invitations: Invitations,
         clock: Clock,
@@ -84,16 +84,16 @@ class Reading:
         self._moved_at = clock.monotonic()
         self._committed: str | None = None
         self._place: str | None = (
-            None  # from here on nothing is read; all before it is committed, or in the unread rooms
+            None  # the place behind which nothing is read; all before it is committed, or in the unread rooms
         )
         self._unread = UnreadRooms(clock.monotonic)
-        self.moves = 0  # how often we came into a room, or were out of one
+        self.moves = 0  # how often we joined or left a room
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._slots_of_failed = asyncio.Semaphore(FAILED_AT_ONCE)
 
     async def begin(self, since: str | None) -> str:
-        """Hear of the invitations that are open; where nothing was ever read, the place to read from is now. What was said
-        before is history, and nobody is answered for it.
+        """Take the open invitations; where nothing was ever read, the place to read from is now. What was sent
+        before is history, and is not answered.
         """
         look = await self._server.sync(None, self._filters.look, 0.0, FIRST_S)
         await self._invitations.hear(look.rooms.invite)
@@ -103,24 +103,24 @@ class Reading:
         return self._committed
 
     def place_behind(self, after: str | None) -> str | None:
-        """The place from which to read on, if we know more than the committed one: a poll that failed loses neither the polls
-        before it nor what is known of rooms that cannot be read. None if something that was handed on may not be committed, or if
-        the committed place is another one: then all is read anew from there.
+        """The place from which to read on, if we know more than the committed one: a failed poll loses neither the polls
+        before it nor what is known of rooms that cannot be read. None if something that was passed on may not be committed, or if
+        the committed place is another one: then all is read again from there.
         """
         return self._place if after == self._committed else None
 
     async def next(self, since: str) -> Sync:
-        """The next news, waited for. By asking for it the caller says that all that it was given is committed."""
+        """Poll for news. By calling it the caller says that everything it was given is committed."""
         self._place = since
         wait_s = self._unread.next_in_s(self._poll_s)
         return await self._server.sync(since, self._filters.news, wait_s, wait_s + SPARE_S)
 
     def trouble(self) -> str | None:
-        """Why some rooms can not be read, although the account can."""
+        """Why some rooms cannot be read, although the account can."""
         return self._unread.trouble()
 
     async def heard(self, news: Sync, since: str) -> AsyncIterator[Inbound | ReadTo]:
-        """What was said to us, and the place from which to read on as soon as all rooms are read."""
+        """The messages for us, and the place from which to read on as soon as all rooms are read."""
         await self._invitations.hear(news.rooms.invite)
         self._note(news.rooms, since)
         said = placed = False
@@ -156,44 +156,44 @@ class Reading:
             return False
         return said or self._clock.monotonic() - self._moved_at >= MOVED_EVERY_S
 
-    async def took(self, newest: dict[str, str]) -> None:
-        """They are committed: who wrote the newest message of a room sees that it was read."""
+    async def send_receipts(self, newest: dict[str, str]) -> None:
+        """Send a read receipt for the newest committed message of each room."""
         for room, event_id in newest.items():
-            await at_best(self._server.receipt(room, event_id))
+            await best_effort(self._server.receipt(room, event_id))
 
-    def _is_new(self, events: list[Event]) -> bool:
-        """Whether we came into the room with this: not when only our name there changed."""
+    def _is_new(self, events: list[MatrixEvent]) -> bool:
+        """Whether we joined the room with this: not when only our name there changed."""
         return any(
             each.membership_of(self._reader.user) and each.unsigned.prev_content.get("membership") != "join"
             for each in events
         )
 
     async def _heard_in(self, room_id: str, unread: Unread) -> list[Inbound]:
-        """What was said to us in one room; nothing, if it is closed to us before we can look at it. After any other failure it
-        is read again later: no message is passed over because a server has an error, unless that lasts. So it is where the
-        failure is ours: what one room says must not end the reading of all others.
+        """The messages for us in one room; none, if the room is closed to us before we can read it. After any other failure it
+        is read again later: no message is skipped because a server has an error, unless that lasts. The same holds for a
+        failure of ours: one room's content must not end the reading of all others.
         """
         try:
             async with self._slots_of_failed if unread.failures else self._slots:
                 return await self._news.read(room_id, unread)
         except Forbidden as error:
-            log.warning("a room can not be read", room=room_id, error=str(error))
+            log.warning("matrix room closed to us", room=room_id, error=str(error))
         except PlatformError as error:
             await self._failed(room_id, unread, error)
         except Exception as error:  # whoever may write there may have found it
-            log.exception("reading a room failed", room=room_id)
-            await self._failed(room_id, unread, TryLater(f"reading it failed: {type(error).__name__}", 0.0))
+            log.exception("matrix room read crashed", room=room_id)
+            await self._failed(room_id, unread, TryLater(f"reading the room failed: {type(error).__name__}", 0.0))
         return []
 
     async def _failed(self, room_id: str, unread: Unread, error: PlatformError) -> None:
         wait_s = pause_s(unread.failures + 1, random.random(), asked_s(error))  # noqa: S311  not a secret
         if self._unread.put_back(room_id, unread, str(error), wait_s):
-            log.warning("a room is not readable", room=room_id, error=str(error), again_in_s=round(wait_s, 1))
+            log.warning("matrix room not readable", room=room_id, error=str(error), again_in_s=round(wait_s, 1))
         else:
-            log.error("a room is passed over: it could not be read for an hour", room=room_id, error=str(error))
-            await at_best(self._news.tell(room_id, UNREADABLE, "unreadable", unread.since))
+            log.error("matrix room skipped: not readable for an hour", room=room_id, error=str(error))
+            await best_effort(self._news.tell(room_id, UNREADABLE, "unreadable", unread.since))
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._unread.clear()
         self._place = None

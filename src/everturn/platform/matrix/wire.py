@@ -1,5 +1,5 @@
-"""What a homeserver says, and only what we use of it. Events are read one by one: whoever may write in a room may write
-nonsense, and it must not hold up the others.
+"""The homeserver's JSON, and only the fields we use. Events are read one by one: whoever may write in a room may write
+nonsense, and it must not block the others.
 
 https://spec.matrix.org/latest/client-server-api/
 """
@@ -23,20 +23,20 @@ ID_BYTES = (
     255  # of any id, with the sign it begins with: https://spec.matrix.org/latest/appendices/#common-identifier-format
 )
 
-CHOICES = "org.everturn.choices"  # in a question of ours: the command that each emoji stands for
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what reading of JSON raises
+CHOICES = "org.everturn.choices"  # in an approval request of ours: the command of each emoji
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding JSON raises
 MARKS = tuple(f"{number}\ufe0f\u20e3" for number in range(1, 10))
 
 
 class Unsigned(msgspec.Struct, frozen=True):
-    """What the server adds."""
+    """The `unsigned` field, which the server adds."""
 
     prev_content: dict[str, Any] = {}
     relations: Any = msgspec.field(name="m.relations", default=None)
 
 
-class Event(msgspec.Struct, frozen=True):
-    """Something that happened in a room; in an invitation its id and time are missing."""
+class MatrixEvent(msgspec.Struct, frozen=True):
+    """An event in a room; in an invitation its id and time are missing."""
 
     type: str
     sender: str
@@ -49,19 +49,19 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def said_at(self) -> float | None:
-        """When, in seconds; None for a time that is none: its sender's server chose it."""
+        """When it was sent, in seconds; None for an impossible time: the sender's server chose it."""
         seconds = self.origin_server_ts / 1000
         return seconds if math.isfinite(seconds) and 0 < seconds < 1e11 else None
 
     def membership_of(self, user: str) -> str:
-        """What it says of somebody's being in the room; empty if it does not."""
+        """The membership that it gives to a user; empty if it does not."""
         if self.type != "m.room.member" or self.state_key != user:
             return ""
         return text_of(self.content, "membership")
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
-    """A message or a sticker. What of it makes no sense is as if it were not there: the rest is still somebody's words."""
+    """The content of a message or a sticker. A field that makes no sense counts as missing: the rest is still a message."""
 
     body: str
     msgtype: str
@@ -77,40 +77,40 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     reply_to: str
     key: str  # the emoji of a reaction
     falling_back: bool  # the reply is only there for clients without threads
-    new: dict[str, Any]  # what an edit puts in place of it
+    new: dict[str, Any]  # the new content of an edit
 
 
 class Events(msgspec.Struct, frozen=True):
-    """A list of them."""
+    """A list of events."""
 
     events: list[msgspec.Raw] = []
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """What happened in a room, oldest first; limited: there is more between it and what was read before."""
+    """New events in a room, oldest first; limited: there are more between these and the last sync."""
 
     events: list[msgspec.Raw] = []
     limited: bool = False
     prev_batch: str | None = None
 
 
-class Joined(msgspec.Struct, frozen=True):
-    """News of a room that we are in."""
+class JoinedRoom(msgspec.Struct, frozen=True):
+    """A room that we are in, in a sync."""
 
     timeline: Timeline = Timeline()
     state: Events = Events()
 
 
 class Invited(msgspec.Struct, frozen=True):
-    """A room that we are asked into."""
+    """A room that we are invited to, in a sync."""
 
     invite_state: Events = Events()
 
 
 class Rooms(msgspec.Struct, frozen=True):
-    """By the room's id."""
+    """The rooms of a sync, by id."""
 
-    join: dict[str, Joined] = {}
+    join: dict[str, JoinedRoom] = {}
     invite: dict[str, Invited] = {}
     leave: dict[str, msgspec.Raw] = {}
 
@@ -122,23 +122,23 @@ class Sync(msgspec.Struct, frozen=True):
     rooms: Rooms = Rooms()
 
 
-class Page(msgspec.Struct, frozen=True):
+class HistoryPage(msgspec.Struct, frozen=True):
     """A page of a room's history; without an end there is no more."""
 
     chunk: list[msgspec.Raw] = []
     end: str | None = None
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """Why the server says no."""
+class MatrixFailure(msgspec.Struct, frozen=True):
+    """An error response."""
 
     errcode: str = ""
     error: str = ""
     retry_after_ms: float | None = None
 
 
-class Known(msgspec.Struct, frozen=True):
-    """Small answers: each call has one of these."""
+class SmallResponse(msgspec.Struct, frozen=True):
+    """The small responses: each call has one of these fields."""
 
     user_id: str = ""
     device_id: str = ""
@@ -148,23 +148,23 @@ class Known(msgspec.Struct, frozen=True):
     replacement_room: str = ""
 
 
-def understood(raw: Iterable[msgspec.Raw]) -> list[Event]:
-    """The events that can be read; of the others there is a line in the log."""
-    found = (read(each, Event) for each in raw)
+def understood(raw: Iterable[msgspec.Raw]) -> list[MatrixEvent]:
+    """The events that can be read; each other one is logged."""
+    found = (read(each, MatrixEvent) for each in raw)
     return [each for each in found if each is not None]
 
 
 def read(raw: bytes | msgspec.Raw, kind: type[T]) -> T | None:
-    """One value; None, with a line in the log, for what no reading fits."""
+    """Decode one value; None, with a line in the log, for what cannot be decoded."""
     try:
         return decode(raw, kind)
     except UNREADABLE as error:
-        log.info("something of matrix is not understood", what=kind.__name__, error=str(error))
+        log.info("matrix value not readable", what=kind.__name__, error=str(error))
         return None
 
 
 def content_of(content: dict[str, Any]) -> Content:
-    """A message's content."""
+    """Read a message's content."""
     relation, info = _part(content, "m.relates_to"), _part(content, "info")
     people = _part(content, "m.mentions").get("user_ids")
     return Content(
@@ -186,25 +186,25 @@ def content_of(content: dict[str, Any]) -> Content:
     )
 
 
-def as_it_reads(event: Event) -> Content:
-    """A message's content after its last edit, where the server tells of one."""
+def as_it_reads(event: MatrixEvent) -> Content:
+    """A message's content after its last edit, where the server includes it."""
     relations = event.unsigned.relations
     edit = _part(_part(relations if isinstance(relations, dict) else {}, "m.replace"), "content")
     return content_of(_part(edit, "m.new_content") or event.content)
 
 
 def is_media(address: str) -> bool:
-    """Whether this is the address of a file."""
+    """Whether this is an mxc:// address."""
     return _MEDIA.fullmatch(address) is not None and ".." not in address
 
 
 def event_id_of(value: object) -> str:
-    """The id of an event that somebody names; empty for what can be none. It becomes part of addresses and of keys."""
+    """The id of an event that somebody names; empty for an impossible one. It becomes part of URLs and of keys."""
     return _id(value, "$")
 
 
 def room_id_of(value: object) -> str:
-    """The same for a room's."""
+    """The id of a room that somebody names; empty for an impossible one."""
     return _id(value, "!")
 
 
@@ -215,7 +215,7 @@ def _id(value: object, sign: str) -> str:
 
 
 def text_of(content: dict[str, Any], name: str) -> str:
-    """A text; empty for what is none: to make one of whatever a stranger wrote may fail."""
+    """A text field; empty for anything else: to convert whatever a stranger wrote may fail."""
     value = content.get(name)
     return value if isinstance(value, str) else ""
 

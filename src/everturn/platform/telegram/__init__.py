@@ -1,4 +1,4 @@
-"""Telegram. Needs the extra `telegram`."""
+"""The Telegram adapter. Needs the extra `telegram`."""
 
 from everturn.platform.telegram.adapter import TelegramPlatform, TelegramSettings
 

@@ -1,16 +1,16 @@
-"""Albums that come by webhook into groups where we must be named.
+"""Albums that arrive by webhook in groups where our name must be mentioned.
 
-Telegram brings the next message of a chat only after the last was answered, so that a photo has to be let go before the
-one with our name comes. Until then it is here, in memory alone: what was not said to us is not stored. A death in that
-moment takes the photo with it. By polling nothing is let go before the album is decided.
+Telegram posts the next message of a chat only after the last was answered, so that a photo has to be acknowledged before
+the one with our name arrives. Until then it is here, in memory only: a message that is not for us is not stored. A crash at
+that moment loses the photo. By polling nothing is acknowledged before the album is decided.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from everturn.decide.albums import album_of, taken
 from everturn.model import Heard, Inbound
+from everturn.platform.telegram.rules.albums import album_of, taken
 
 REMEMBERED_S = 5.0  # how long the next part of an album may take
 MOST = 200  # albums at once; the oldest is forgotten
@@ -18,7 +18,7 @@ MOST = 200  # albums at once; the oldest is forgotten
 
 @dataclass(slots=True)
 class Album:
-    """One that comes now."""
+    """An album that is arriving."""
 
     heard_at: float
     named: bool = False
@@ -31,8 +31,8 @@ class Albums:
     def __init__(self) -> None:
         self._albums: dict[tuple[str | None, str | None], Album] = {}
 
-    def heard(self, inbound: Inbound, now: float) -> list[Inbound]:
-        """What is to be taken now: with the first part that names us all that came before it, in the order of the album."""
+    def add(self, inbound: Inbound, now: float) -> list[Inbound]:
+        """The messages to take now: with the first part that names us all earlier parts, in the order of the album."""
         self.forget(now)
         if inbound.album is None or inbound.what is not Heard.SAID:
             return [inbound]
@@ -41,17 +41,17 @@ class Albums:
         album.heard_at, album.named = now, album.named or not inbound.only_with_album
         album.parts[inbound.id] = inbound
         if not album.named:
-            return [inbound]  # an earlier life may have stored one that names us
+            return [inbound]  # an earlier process may have stored one that names us
         return [taken(each) for each in sorted(album.parts.values(), key=_place)]
 
-    def took(self, inbound: Inbound) -> None:
-        """It is stored, unless it still waits for one that names us."""
+    def mark_stored(self, inbound: Inbound) -> None:
+        """Forget a part that is stored, unless it still waits for one that names us."""
         album = self._albums.get(album_of(inbound))
         if album is not None and not inbound.only_with_album:
             album.parts.pop(inbound.id, None)
 
     def forget(self, now: float) -> None:
-        """Those that are over."""
+        """Forget old albums."""
         kept = [(which, album) for which, album in self._albums.items() if now - album.heard_at < REMEMBERED_S]
         self._albums = dict(kept[-MOST:])
 

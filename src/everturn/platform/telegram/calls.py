@@ -1,6 +1,6 @@
-"""Requests to Telegram, with every way in which one can fail named after the reaction it demands.
+"""Requests to Telegram: each failure becomes the error that names the right reaction.
 
-python-telegram-bot makes and reads the requests; what comes back is judged here, once, for its methods and for our own
+python-telegram-bot makes and reads the requests; the responses are judged here, once, for its methods and for our own
 polling. https://core.telegram.org/bots/api#making-requests
 """
 
@@ -13,9 +13,9 @@ import httpx
 from telegram.error import TelegramError
 from telegram.request import HTTPXRequest
 
-from everturn.decide.telegram_errors import error_of
 from everturn.errors import OutcomeUnknown, PlatformError, TryLater
-from everturn.platform.telegram.wire import STRANGE, Answer, read_answer
+from everturn.platform.telegram.rules.errors import error_of
+from everturn.platform.telegram.wire import UNREADABLE, BotResponse, read_answer
 
 T = TypeVar("T")
 CONNECTIONS = 16
@@ -27,8 +27,8 @@ UNREACHABLE_S = 2.0
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol, httpx.ProxyError)
 
 
-class Requests(HTTPXRequest):
-    """The library's way to make requests; an answer that is not a yes is one of our errors."""
+class TelegramRequests(HTTPXRequest):
+    """The library's HTTP requests; an error response raises one of our errors."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -42,7 +42,7 @@ class Requests(HTTPXRequest):
         self._closed = False
 
     async def shutdown(self) -> None:
-        """End the connections: nothing leaves any more."""
+        """Close the connections: no request is made any more."""
         self._closed = True
         await super().shutdown()
 
@@ -53,7 +53,7 @@ class Requests(HTTPXRequest):
         try:
             code, payload = await super().do_request(*args, **named)
         except TelegramError as error:
-            raise _unanswered(error.__cause__) from None  # its text may hold the address, and that the token
+            raise _unanswered(error.__cause__) from None  # its text may hold the URL, and that the token
         if 200 <= code <= 299:
             return code, payload
         answer = _answer(payload)
@@ -68,25 +68,25 @@ async def done(call: Awaitable[T]) -> T:
     except TelegramError as error:
         if isinstance(error.__cause__, PlatformError):
             raise error.__cause__ from None
-        raise OutcomeUnknown(f"Telegram answered what is not understood: {type(error).__name__}") from None
+        raise OutcomeUnknown(f"Telegram's response cannot be read: {type(error).__name__}") from None
     except (
         TypeError,
         ValueError,
         LookupError,
         AttributeError,
     ) as error:  # the library reads the answer after all is done
-        raise OutcomeUnknown(f"Telegram answered what is not understood: {type(error).__name__}") from error
+        raise OutcomeUnknown(f"Telegram's response cannot be read: {type(error).__name__}") from error
 
 
 def _unanswered(cause: BaseException | None) -> PlatformError:
     what = type(cause).__name__ if cause else "no answer"
     if isinstance(cause, NOT_SENT):
-        return TryLater(f"Telegram can not be reached: {what}", UNREACHABLE_S)
+        return TryLater(f"Telegram cannot be reached: {what}", UNREACHABLE_S)
     return OutcomeUnknown(f"Telegram did not answer: {what}")
 
 
-def _answer(payload: bytes) -> Answer:
+def _answer(payload: bytes) -> BotResponse:
     try:
         return read_answer(payload)
-    except STRANGE:
-        return Answer()  # from something between us and Telegram
+    except UNREADABLE:
+        return BotResponse()  # from a proxy between us and Telegram

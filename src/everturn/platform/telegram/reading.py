@@ -1,32 +1,32 @@
-"""From an update of Telegram to an Inbound, or to nothing when it is not for us."""
+"""Turns a Telegram update into an Inbound, or into None when it is not for us."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from everturn.decide.addressed import addressed
-from everturn.decide.attachments import stands_for
-from everturn.decide.commands import parse_command
-from everturn.decide.quoting import in_reply
+from everturn.commands.rules.registry import parse_command
+from everturn.inbox.rules.attachments import placeholders
+from everturn.inbox.rules.quoting import in_reply
 from everturn.model import Attachment, Heard, Inbound, SessionSource
-from everturn.platform.telegram.wire import File, Location, Message, Press, Update, User
+from everturn.platform.rules.addressed import addressed
+from everturn.platform.telegram.wire import Location, Press, TelegramFile, TelegramMessage, Update, User
 
 TYPES = {"private": "dm", "group": "group", "supergroup": "group", "channel": "channel"}
 NAME = "telegram"
-UNREAD = ("story", "game", "invoice", "checklist", "paid_media", "giveaway")  # kinds of which no more is told
+UNREAD = ("story", "game", "invoice", "checklist", "paid_media", "giveaway")  # the agent gets their name only
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """Reads for one bot. `listening`: in groups everything is for us, not only what is addressed to us."""
+class TelegramReader:
+    """Reads updates for one bot. `listening`: in groups every message is for us, not only those that address us."""
 
     account: str
     name: str  # without the @
     listening: bool = False
 
     def read(self, update: Update) -> Inbound | None:
-        """What was said to us, if anything was."""
+        """The message of an update; None if it is not for us."""
         if update.callback_query is not None:
             return self._press(update.callback_query)
         edited = update.edited_message or update.edited_channel_post
@@ -39,22 +39,22 @@ class Reader:
         return self._message(message, update.update_id if edited else None)
 
     def moved(self, was: str, now: str) -> Inbound:
-        """A group became a supergroup, with another number."""
+        """The notice that a group became a supergroup, with another id."""
         source = SessionSource(platform=NAME, account=self.account, chat_id=now, chat_type="group")
         return Inbound(id=f"moved-{was}", source=source, text="", what=Heard.MOVED, of=was)
 
-    def _message(self, message: Message, edit: int | None) -> Inbound | None:
+    def _message(self, message: TelegramMessage, edit: int | None) -> Inbound | None:
         files = tuple(_attachments(message))
         said = self._said(message, listening=self.listening, edited=edit is not None)
         only_with_album = said is None and message.media_group_id is not None
         if only_with_album:
             said = self._said(message, listening=True)
         text = said
-        if said is not None and not said.strip():  # nothing but our name is said by somebody who calls us
-            text = stands_for(files) or ("" if edit is not None else _named(message)) or message.text.strip()
+        if said is not None and not said.strip():  # nothing but our name: somebody calls us
+            text = placeholders(files) or ("" if edit is not None else _named(message)) or message.text.strip()
         text = self._in_reply(text, message) if text else None
         if not text:
-            return None  # not for us, or nothing that was said: somebody joined, a place that moves
+            return None  # not for us, or no message: somebody joined, a location that moves
         number = f"{message.message_id}@{message.chat.id}"
         return Inbound(
             id=f"{number}#edit-{edit}" if edit is not None else number,
@@ -62,14 +62,14 @@ class Reader:
             text=text,
             what=Heard.EDITED if edit is not None else Heard.SAID,
             of=number if edit is not None else None,
-            edition=edit,  # the numbers of updates grow
+            edition=edit,  # update ids grow
             attachments=(*files, *_answered_files(message, text)),
             said_at=message.edit_date if edit is not None and message.edit_date else message.date or None,
             album=message.media_group_id,
             only_with_album=only_with_album,
         )
 
-    def _said(self, message: Message, *, listening: bool, edited: bool = False) -> str | None:
+    def _said(self, message: TelegramMessage, *, listening: bool, edited: bool = False) -> str | None:
         return addressed(
             message.text or message.caption,
             self.name,
@@ -80,15 +80,15 @@ class Reader:
         )
 
     def _press(self, press: Press) -> Inbound | None:
-        """A press arrives as the command, said by who pressed."""
+        """A button press as its command, sent by the person who pressed."""
         if press.message is None or not press.data.startswith("/"):
             return None
         return Inbound(id=f"press-{press.id}", source=self._source(press.message, press.sender), text=press.data)
 
-    def _source(self, message: Message, sender: User | None) -> SessionSource:
+    def _source(self, message: TelegramMessage, sender: User | None) -> SessionSource:
         chat, direct = message.chat, message.chat.type == "private"
         made = message.reply_to_message.forum_topic_created if message.reply_to_message else None
-        whole = message.sender_chat if sender is message.sender else None  # a channel, or an admin who stays unnamed
+        whole = message.sender_chat if sender is message.sender else None  # a channel, or an anonymous admin
         who = whole.id if whole else sender.id if sender else None
         name = whole.title if whole else _name(sender)
         return SessionSource(
@@ -105,37 +105,37 @@ class Reader:
             message_id=str(message.message_id),
         )
 
-    def _to_us(self, message: Message) -> bool:
+    def _to_us(self, message: TelegramMessage) -> bool:
         replied = _replied(message)
         return replied is not None and replied.sender is not None and str(replied.sender.id) == self.account
 
-    def _in_reply(self, text: str, message: Message) -> str:
-        """What it answers is told with it; of a long message the part that was chosen."""
+    def _in_reply(self, text: str, message: TelegramMessage) -> str:
+        """The text with the message that it replies to; of a long message the part that was quoted."""
         replied = _replied(message)
         chosen = message.quote.text if message.quote else ""
         if replied is None:  # something in another chat
             return in_reply(text, chosen, "")
         whole = replied.sender_chat
         author = None if self._to_us(message) else whole.title if whole else _name(replied.sender)
-        words = chosen or replied.text or replied.caption or stands_for(tuple(_attachments(replied)))
-        return in_reply(text, words, author)
+        quoted = chosen or replied.text or replied.caption or placeholders(tuple(_attachments(replied)))
+        return in_reply(text, quoted, author)
 
 
-def _replied(message: Message) -> Message | None:
-    """What it answers; in a topic, where one answers to nobody, Telegram names what made the topic."""
+def _replied(message: TelegramMessage) -> TelegramMessage | None:
+    """The message that it replies to; in a topic, a message that is no reply names the one that made the topic."""
     replied = message.reply_to_message
     return None if replied is None or replied.forum_topic_created is not None else replied
 
 
-def _answered_files(message: Message, text: str) -> Iterator[Attachment]:
-    """Who asks beneath a picture means the picture; a command means none."""
+def _answered_files(message: TelegramMessage, text: str) -> Iterator[Attachment]:
+    """The attachments of the message that it replies to: who asks beneath a picture means the picture; a command does not."""
     replied = _replied(message)
     if replied is not None and parse_command(text) is None:
         yield from _attachments(replied)
 
 
-def by_bot(message: Message) -> bool:
-    """Whether a program wrote it."""
+def by_bot(message: TelegramMessage) -> bool:
+    """Whether a bot wrote it."""
     return message.sender is not None and message.sender.is_bot
 
 
@@ -143,8 +143,8 @@ def _name(user: User | None) -> str:
     return f"{user.first_name} {user.last_name}".strip() or user.username if user else ""
 
 
-def _named(message: Message) -> str:
-    """What is neither words nor a file, in words, so that who sent it is answered; nothing for what only happened."""
+def _named(message: TelegramMessage) -> str:
+    """A text for a message that has neither text nor a file, so that its sender gets an answer; empty for service messages."""
     if message.venue:
         return f"[venue: {message.venue.title}, {message.venue.address}, {_place(message.venue.location)}]"
     if message.location:
@@ -164,10 +164,10 @@ def _place(location: Location) -> str:
     return f"{location.latitude}, {location.longitude}"
 
 
-def _attachments(message: Message) -> Iterator[Attachment]:
+def _attachments(message: TelegramMessage) -> Iterator[Attachment]:
     if message.photo:  # several sizes of one photo, the largest last
         yield _attachment("image", message.photo[-1], "image/jpeg")
-    kinds: tuple[tuple[str, File | None, str], ...] = (
+    kinds: tuple[tuple[str, TelegramFile | None, str], ...] = (
         ("voice", message.voice, "audio/ogg"),
         ("audio", message.audio, ""),
         ("video", message.video or message.video_note or message.animation, "video/mp4"),
@@ -179,14 +179,14 @@ def _attachments(message: Message) -> Iterator[Attachment]:
             yield _attachment(kind, file, mime)
 
 
-def _attachment(kind: str, file: File, mime: str) -> Attachment:
+def _attachment(kind: str, file: TelegramFile, mime: str) -> Attachment:
     return Attachment(
         kind=kind,
         ref=file.file_id,
         name=file.file_name,
         mime=file.mime_type or mime,
         size=file.file_size,
-        words=file.emoji,
+        text=file.emoji,
         seconds=file.duration,
         unique=file.file_unique_id,
         family=file.set_name or "",

@@ -1,4 +1,4 @@
-"""Updates as they are on the wire, and only what we use of them: other fields may come, go and change.
+"""Telegram's updates as JSON, and only the fields we use: other fields may appear, vanish and change.
 
 https://core.telegram.org/bots/api#available-types
 """
@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 
 class User(msgspec.Struct, frozen=True):
-    """Somebody, or a bot."""
+    """A person or a bot."""
 
     id: int
     first_name: str = ""
@@ -19,16 +19,16 @@ class User(msgspec.Struct, frozen=True):
     is_bot: bool = False
 
 
-class Chat(msgspec.Struct, frozen=True):
-    """Where it was said."""
+class TelegramChat(msgspec.Struct, frozen=True):
+    """The chat of a message."""
 
     id: int
     type: str
     title: str = ""
 
 
-class File(msgspec.Struct, frozen=True):
-    """What came with a message, whatever it is; each kind has some of these."""
+class TelegramFile(msgspec.Struct, frozen=True):
+    """A file of a message, of any kind; each kind has some of these fields."""
 
     file_id: str
     file_unique_id: str = ""
@@ -43,22 +43,22 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Location(msgspec.Struct, frozen=True):
-    """A place on the map."""
+    """A location."""
 
     latitude: float
     longitude: float
 
 
 class Venue(msgspec.Struct, frozen=True):
-    """A place with a name."""
+    """A location with a name."""
 
     location: Location
     title: str = ""
     address: str = ""
 
 
-class Contact(msgspec.Struct, frozen=True):
-    """How somebody can be reached."""
+class SharedContact(msgspec.Struct, frozen=True):
+    """A contact that somebody shared."""
 
     phone_number: str
     first_name: str = ""
@@ -66,46 +66,46 @@ class Contact(msgspec.Struct, frozen=True):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """What a poll lets people choose."""
+    """An option of a poll."""
 
     text: str = ""
 
 
 class Poll(msgspec.Struct, frozen=True):
-    """A question to many."""
+    """A poll."""
 
     question: str
     options: list[Option] = msgspec.field(default_factory=list)
 
 
 class Dice(msgspec.Struct, frozen=True):
-    """An emoji with a number by chance."""
+    """An emoji with a random value."""
 
     emoji: str = ""
     value: int = 0
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """What a forum's topic was called when it was made."""
+    """The creation of a forum's topic, with its name."""
 
     name: str = ""
 
 
 class Quote(msgspec.Struct, frozen=True):
-    """The part of an answered message that was chosen."""
+    """The quoted part of the message that is replied to."""
 
     text: str = ""
 
 
-class Words(msgspec.Struct, frozen=True):
-    """Who said what, and where: what is read even of a message whose other fields are not as they should be."""
+class MessageText(msgspec.Struct, frozen=True):
+    """The sender, chat and text of a message: what is read even if its other fields are invalid."""
 
     message_id: int
-    chat: Chat
+    chat: TelegramChat
     date: float = 0
     edit_date: float = 0
     sender: User | None = msgspec.field(name="from", default=None)
-    sender_chat: Chat | None = None
+    sender_chat: TelegramChat | None = None
     message_thread_id: int | None = None
     is_topic_message: bool = False
     is_automatic_forward: bool = False
@@ -113,26 +113,26 @@ class Words(msgspec.Struct, frozen=True):
     caption: str = ""
 
 
-class Message(Words, frozen=True):
+class TelegramMessage(MessageText, frozen=True):
     """A message, edited or not."""
 
     migrate_to_chat_id: int | None = None
     migrate_from_chat_id: int | None = None
     media_group_id: str | None = None
-    reply_to_message: Message | None = None  # in a topic, where one answers to nobody, what made the topic
+    reply_to_message: TelegramMessage | None = None  # in a topic, for a message that is no reply, what made the topic
     forum_topic_created: Topic | None = None
     quote: Quote | None = None
-    photo: list[File] = msgspec.field(default_factory=list)
-    document: File | None = None
-    voice: File | None = None
-    audio: File | None = None
-    video: File | None = None
-    video_note: File | None = None
-    animation: File | None = None
-    sticker: File | None = None
+    photo: list[TelegramFile] = msgspec.field(default_factory=list)
+    document: TelegramFile | None = None
+    voice: TelegramFile | None = None
+    audio: TelegramFile | None = None
+    video: TelegramFile | None = None
+    video_note: TelegramFile | None = None
+    animation: TelegramFile | None = None
+    sticker: TelegramFile | None = None
     location: Location | None = None
     venue: Venue | None = None
-    contact: Contact | None = None
+    contact: SharedContact | None = None
     poll: Poll | None = None
     dice: Dice | None = None
     story: object = None
@@ -148,49 +148,49 @@ class Press(msgspec.Struct, frozen=True):
 
     id: str
     sender: User = msgspec.field(name="from")
-    message: Message | None = None
+    message: TelegramMessage | None = None
     data: str = ""
 
 
 class Update(msgspec.Struct, frozen=True):
-    """One thing that happened. Exactly one of the others is there, or none that we know."""
+    """One update. Exactly one of the optional fields is there, or none that we know."""
 
     update_id: int
-    message: Message | None = None
-    edited_message: Message | None = None
-    channel_post: Message | None = None
-    edited_channel_post: Message | None = None
+    message: TelegramMessage | None = None
+    edited_message: TelegramMessage | None = None
+    channel_post: TelegramMessage | None = None
+    edited_channel_post: TelegramMessage | None = None
     callback_query: Press | None = None
 
 
-class WordsUpdate(msgspec.Struct, frozen=True):
-    """The same, with nothing but the words of a message."""
+class TextUpdate(msgspec.Struct, frozen=True):
+    """An update with nothing but the text of its message."""
 
     update_id: int
-    message: Words | None = None
-    edited_message: Words | None = None
-    channel_post: Words | None = None
-    edited_channel_post: Words | None = None
+    message: MessageText | None = None
+    edited_message: MessageText | None = None
+    channel_post: MessageText | None = None
+    edited_channel_post: MessageText | None = None
 
 
 WANTED = ("message", "edited_message", "channel_post", "edited_channel_post", "callback_query")
 
 
 class Number(msgspec.Struct, frozen=True):
-    """What even an update that is not understood has."""
+    """The id, which even an update has that cannot be read."""
 
     update_id: int
 
 
 class Parameters(msgspec.Struct, frozen=True):
-    """What some errors tell more. https://core.telegram.org/bots/api#responseparameters"""
+    """The details of some errors. https://core.telegram.org/bots/api#responseparameters"""
 
     retry_after: float | None = None
     migrate_to_chat_id: int | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """Every answer of the Bot API."""
+class BotResponse(msgspec.Struct, frozen=True):
+    """A response of the Bot API."""
 
     ok: bool = False
     result: msgspec.Raw = msgspec.Raw(b"null")
@@ -198,16 +198,16 @@ class Answer(msgspec.Struct, frozen=True):
     parameters: Parameters = Parameters()
 
 
-read_answer = msgspec.json.Decoder(Answer).decode
+read_answer = msgspec.json.Decoder(BotResponse).decode
 read_batch = msgspec.json.Decoder(list[msgspec.Raw]).decode
 read_update = msgspec.json.Decoder(Update).decode
 read_number = msgspec.json.Decoder(Number).decode
-read_words = msgspec.json.Decoder(WordsUpdate).decode
-STRANGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # how reading what Telegram sent can fail
+read_words = msgspec.json.Decoder(TextUpdate).decode
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # how decoding a Telegram update can fail
 
 
-def only_words(raw: bytes | msgspec.Raw) -> Update:
-    """What can be read of an update that is strange as a whole. Raises one of STRANGE."""
+def text_only(raw: bytes | msgspec.Raw) -> Update:
+    """Read only the text of an update that cannot be read as a whole. Raises one of UNREADABLE."""
     found = read_words(raw)
     return Update(
         found.update_id,
@@ -218,5 +218,5 @@ def only_words(raw: bytes | msgspec.Raw) -> Update:
     )
 
 
-def _message(words: Words | None) -> Message | None:
-    return None if words is None else Message(**asdict(words))
+def _message(text: MessageText | None) -> TelegramMessage | None:
+    return None if text is None else TelegramMessage(**asdict(text))

@@ -1,4 +1,4 @@
-"""How an endpoint is described, and how descriptions become an OpenAPI 3.1 document."""
+"""Descriptions of endpoints, and the OpenAPI 3.1 document made from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Error(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A part of a path, of a query, or a header."""
+    """A parameter of the path, the query or the headers."""
 
     name: str
     text: str
@@ -37,8 +37,8 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What comes back: a shape, or bytes of some type; neither: nothing."""
+class ResponseDoc:
+    """The description of a response: a shape, or bytes of some media type; neither: no body."""
 
     text: str
     shape: type | None = None
@@ -48,33 +48,33 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What is sent. `limits` are what the shape's own types cannot say, by field."""
+    """The description of a request body. `limits` are constraints, by field, that the shape's types cannot express."""
 
-    shape: Any  # a type, or several of which one; None: bytes
+    shape: Any  # a type or a union; None: bytes
     limits: Mapping[str, Schema] = field(default_factory=dict)
     media: str = JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One endpoint."""
+    """The description of one endpoint."""
 
     summary: str
     tag: str
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, ResponseDoc]
     parameters: tuple[Parameter, ...] = ()
     body: Body | None = None
-    everybody: bool = False  # answered without a key
+    everybody: bool = False  # needs no key
     errors: Any = Error
 
 
 def plain(path: str) -> str:
-    """A route's path as the document writes it."""
+    """Return a route's path in OpenAPI notation."""
     return _CONVERTER.sub(r"{\1}", path)
 
 
 def document(served: Iterable[Served], described: Mapping[Served, Operation]) -> Schema:
-    """The document of what is served. What nobody has described is there too, without details: nothing is hidden."""
+    """Build the OpenAPI document of all served endpoints. One without a description is listed without details."""
     known = {each: described.get(each, _undescribed(each)) for each in served}
     shapes = _Shapes(shape for operation in known.values() for shape in _shapes(operation))
     paths: dict[str, Schema] = {}
@@ -97,7 +97,7 @@ def document(served: Iterable[Served], described: Mapping[Served, Operation]) ->
 
 
 class _Shapes:
-    """Types as JSON schemas, each once."""
+    """JSON schemas of types, each once."""
 
     def __init__(self, shapes: Iterable[Any]) -> None:
         types = list(dict.fromkeys(shapes))
@@ -105,7 +105,7 @@ class _Shapes:
         self.refs: dict[Any, Schema] = dict(zip(types, schemas, strict=True))
 
     def limited(self, shape: Any, limits: Mapping[str, Schema]) -> Schema:
-        """A shape with tighter fields."""
+        """Return the schema of a shape with additional constraints."""
         whole = self.components[str(self.refs[shape]["$ref"]).rpartition("/")[2]]
         return {
             **whole,
@@ -115,7 +115,7 @@ class _Shapes:
 
 def _undescribed(served: Served) -> Operation:
     return Operation(
-        summary=" ".join(served), tag="other", answers={200: Answer("See the HTTP reference.", media="*/*")}
+        summary=" ".join(served), tag="other", answers={200: ResponseDoc("See the HTTP reference.", media="*/*")}
     )
 
 
@@ -132,7 +132,7 @@ def _operation(operation: Operation, method: str, path: str, shapes: _Shapes) ->
         "summary": operation.summary,
         "tags": [operation.tag],
         "responses": {str(status): _answer(each, shapes) for status, each in operation.answers.items()}
-        | {"default": _answer(Answer("Not done, and why.", operation.errors), shapes)},
+        | {"default": _answer(ResponseDoc("An error: what is wrong, and what to do.", operation.errors), shapes)},
     }
     if operation.parameters:
         told["parameters"] = [_parameter(each) for each in operation.parameters]
@@ -145,8 +145,8 @@ def _operation(operation: Operation, method: str, path: str, shapes: _Shapes) ->
 
 
 def _name(method: str, path: str) -> str:
-    words = re.findall(r"[A-Za-z0-9]+", path)
-    return "_".join([method.lower(), *words])
+    text = re.findall(r"[A-Za-z0-9]+", path)
+    return "_".join([method.lower(), *text])
 
 
 def _parameter(each: Parameter) -> Schema:
@@ -154,7 +154,7 @@ def _parameter(each: Parameter) -> Schema:
     return {"name": each.name, "in": each.place, "required": required, "description": each.text, "schema": each.schema}
 
 
-def _answer(answer: Answer, shapes: _Shapes) -> Schema:
+def _answer(answer: ResponseDoc, shapes: _Shapes) -> Schema:
     told: Schema = {"description": answer.text}
     if answer.shape is not None:
         told["content"] = {answer.media: {"schema": shapes.refs[answer.shape]}}

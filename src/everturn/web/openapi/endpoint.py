@@ -1,4 +1,4 @@
-"""`GET /openapi.json`: what this gateway serves, made from its routes and their descriptions."""
+"""`GET /openapi.json`: the OpenAPI document of this gateway, made from its routes and their descriptions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from everturn.decide.access import OPEN_PAGES, is_page
-from everturn.web.answers import encode
-from everturn.web.bodies import UNKEPT
+from everturn.people.rules.access import OPEN_PAGES, is_page
 from everturn.web.openapi.describing import Schema, Served, document, plain
 from everturn.web.openapi.table import chats, described
 from everturn.web.openapi.table_ops import SEVERAL
 from everturn.web.openapi.table_v1 import V1
+from everturn.web.wire.answers import encode
+from everturn.web.wire.bodies import NO_STORE
 
 PATH = "/openapi.json"
 
 
 class OpenApi:
-    """The document, made once when it is first asked for: what is served does not change."""
+    """Serves the document; made once, at the first request, because the routes do not change."""
 
     def __init__(self, routes: Iterable[BaseRoute], message_chars: int, *, programs: bool = False) -> None:
         self._routes = [each for each in routes if isinstance(each, Route)]
@@ -29,16 +29,16 @@ class OpenApi:
         self._made: bytes | None = None
 
     def routes(self) -> list[Route]:
-        """Where it is."""
+        """Return the routes."""
         return [Route(PATH, self.show, methods=["GET"])]
 
     async def show(self, _: Request) -> Response:
         """`GET /openapi.json`."""
         self._made = self._made or encode(self.document())
-        return Response(self._made, 200, UNKEPT, "application/json")
+        return Response(self._made, 200, NO_STORE, "application/json")
 
     def served(self) -> list[Served]:
-        """Every endpoint: those of the chats and of the OpenAI API, which are found by hand, and all routes but the files of the page."""
+        """Return all endpoints: those of the chats and of the OpenAI API, which have no routes, and all routes but the page's files."""
         found = [*chats(self._chars), *(V1 if self._programs else ()), ("GET", PATH)]
         for each in self._routes:
             paths = SEVERAL.get(each.path, (plain(each.path),))
@@ -47,12 +47,12 @@ class OpenApi:
         return found
 
     def document(self) -> Schema:
-        """As it is served."""
+        """Return the document."""
         return document(self.served(), described(self._chars))
 
 
 def _is_file(method: str, path: str) -> bool:
-    """A file of a page, which nobody asks for by program; or what comes with GET by itself."""
+    """Whether this is a file of the page, which programs do not need; or a HEAD, which comes with GET."""
     return method == "HEAD" or (
         method == "GET" and (path in OPEN_PAGES or is_page(path) or path.startswith("/assets/"))
     )

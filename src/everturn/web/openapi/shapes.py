@@ -1,4 +1,4 @@
-"""What endpoints answer, as types. They say what a program may rely on; more may come with it."""
+"""Response types of the endpoints. A program may rely on these fields; responses may have more."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import msgspec
 Json = dict[str, Any]
 
 
-class Answered(msgspec.Struct, frozen=True):
-    """Some answer."""
+class ApiResponse(msgspec.Struct, frozen=True):
+    """Base of the response types."""
 
 
-class Alive(Answered, frozen=True):
-    """The process lives."""
+class Alive(ApiResponse, frozen=True):
+    """The process is alive."""
 
     alive: bool
 
 
-class Ready(Answered, frozen=True):
+class Ready(ApiResponse, frozen=True):
     """Whether messages are accepted and answered."""
 
     ready: bool
     reason: str = ""
 
 
-class Open(Answered, frozen=True):
-    """How much is open, by state."""
+class Open(ApiResponse, frozen=True):
+    """Counts of open work, by state."""
 
     inbox: dict[str, int]
     turns: dict[str, int]
     outbox: dict[str, int]
 
 
-class Reached(Answered, frozen=True):
-    """Whether a platform receives: open, reading, connecting, silent or trouble, and since when it does not."""
+class PlatformStatus(ApiResponse, frozen=True):
+    """The state of a platform: open, reading, connecting, silent or trouble, and since when it receives nothing."""
 
     name: str
     account: str
@@ -44,8 +44,8 @@ class Reached(Answered, frozen=True):
     since: float | None
 
 
-class Status(Answered, frozen=True):
-    """How the gateway is; `open` is null while the database does not say."""
+class Status(ApiResponse, frozen=True):
+    """The state of the gateway; `open` is null while the database does not answer."""
 
     state: str
     open: Open | None
@@ -56,11 +56,11 @@ class Status(Answered, frozen=True):
     trouble: str | None = None
     warning: str | None = None
     running_turns: int = 0
-    platforms: list[Reached] = []
+    platforms: list[PlatformStatus] = []
 
 
-class ChannelSeen(Answered, frozen=True):
-    """A chat, or a thread in one, as it was last seen; names are what others chose."""
+class ChannelSeen(ApiResponse, frozen=True):
+    """A chat, or a thread in one, as it was last seen; names are chosen by its users."""
 
     label: str
     address: str
@@ -75,43 +75,43 @@ class ChannelSeen(Answered, frozen=True):
     seen_at: float
 
 
-class Directory(Answered, frozen=True):
-    """The chats, the last seen first, and every alias with its address."""
+class DirectoryResponse(ApiResponse, frozen=True):
+    """The chat directory, the last seen first, and every alias with its address."""
 
     channels: list[ChannelSeen]
     aliases: dict[str, str]
 
 
-class Aliased(Answered, frozen=True):
-    """A name, and where it leads now."""
+class Aliased(ApiResponse, frozen=True):
+    """An alias and its address."""
 
     alias: str
     address: str
 
 
-class Unaliased(Answered, frozen=True):
-    """The name that leads nowhere now."""
+class Unaliased(ApiResponse, frozen=True):
+    """The removed alias."""
 
     unaliased: str
 
 
-class Session(Answered, frozen=True):
-    """What a session key points at."""
+class Session(ApiResponse, frozen=True):
+    """A session key and its current session."""
 
     key: str
     session_id: str
     state: str
 
 
-class Sessions(Answered, frozen=True):
-    """In the order of their keys; `next` is the `after` of the following page."""
+class SessionList(ApiResponse, frozen=True):
+    """Sessions in the order of their keys; `next` is the `after` of the following page."""
 
     sessions: list[Session]
     next: str | None
 
 
-class Life(Answered, frozen=True):
-    """The life of a message."""
+class TimelineResponse(ApiResponse, frozen=True):
+    """The timeline of a message."""
 
     id: str
     platform: str
@@ -125,20 +125,20 @@ class Life(Answered, frozen=True):
     replies: list[Json]
 
 
-class Lives(Answered, frozen=True):
-    """The lives of the messages with an id, one for each chat that used it."""
+class TimelineList(ApiResponse, frozen=True):
+    """The timelines of the messages with an id, one for each chat that used it."""
 
-    messages: list[Life]
+    messages: list[TimelineResponse]
 
 
-class Stopping(Answered, frozen=True):
-    """A planned end has begun."""
+class Stopping(ApiResponse, frozen=True):
+    """A planned stop or restart has begun."""
 
     stopping: bool
     kind: Literal["stop", "restart"]
 
 
-class Key(Answered, frozen=True):
+class Key(ApiResponse, frozen=True):
     """An access key, without its secret."""
 
     name: str
@@ -151,53 +151,53 @@ class Key(Answered, frozen=True):
     maker_revoked: bool
 
 
-class KeyList(Answered, frozen=True):
-    """All keys, those that ended too."""
+class KeyList(ApiResponse, frozen=True):
+    """All keys, also revoked ones."""
 
     keys: list[Key]
 
 
-class People(Answered, frozen=True):
-    """The open requests, and the people who were let in or turned out."""
+class PeopleResponse(ApiResponse, frozen=True):
+    """Open access requests, and approved and revoked people."""
 
     requests: list[Json]
     people: list[Json]
 
 
-class LetIn(Answered, frozen=True):
-    """Somebody may speak."""
+class PersonApproved(ApiResponse, frozen=True):
+    """The approved person."""
 
-    let_in: str
+    approved: str
     owner: bool
     name: str | msgspec.UnsetType | None = msgspec.UNSET
     platform_known: bool | msgspec.UnsetType = msgspec.UNSET
 
 
-class TurnedOut(Answered, frozen=True):
-    """Somebody may speak no more."""
+class RevokedResponse(ApiResponse, frozen=True):
+    """The person whose access was revoked."""
 
     revoked: str
     stopped_turns: int
     platform_known: bool
 
 
-class KeyMade(Answered, frozen=True):
-    """The key, shown this once."""
+class KeyMade(ApiResponse, frozen=True):
+    """The new key; its secret is shown only once."""
 
     name: str
     scopes: list[str]
     key: str
 
 
-class Revoked(Answered, frozen=True):
-    """The key's name, what was made with it and ended, too, and what was made with it and is still in force."""
+class Revoked(ApiResponse, frozen=True):
+    """The revoked key, the keys made with it that were also revoked, and those that are still valid."""
 
     revoked: str
     also: list[str]
     left: list[str]
 
 
-class LoginMade(Answered, frozen=True):
+class LoginMade(ApiResponse, frozen=True):
     """A login link is ADDRESS/login#CODE."""
 
     code: str
@@ -205,14 +205,14 @@ class LoginMade(Answered, frozen=True):
     public_url: str
 
 
-class Ended(Answered, frozen=True):
-    """How many browsers are out."""
+class Ended(ApiResponse, frozen=True):
+    """How many browsers were logged out."""
 
     ended: int
 
 
-class Me(Answered, frozen=True):
-    """What the page is told when it opens."""
+class Me(ApiResponse, frozen=True):
+    """What the page needs when it opens: version, commands and limits."""
 
     name: str
     version: str
@@ -222,44 +222,44 @@ class Me(Answered, frozen=True):
     now: float
 
 
-class Listed(Answered, frozen=True):
-    """A conversation in the list; `where` are the words that a search found."""
+class ConversationItem(ApiResponse, frozen=True):
+    """A conversation in the list; `where` is the text that a search found."""
 
     chat: str
     key: str
     title: str
     named: bool
     state: str
-    waiting: int
+    queued: int
     made_at: float
     active_at: float
     where: str = ""
 
 
-class Listing(Answered, frozen=True):
-    """The last used first."""
+class ConversationList(ApiResponse, frozen=True):
+    """Conversations, the last used first."""
 
-    conversations: list[Listed]
+    conversations: list[ConversationItem]
     now: float
 
 
-class Rows(Answered, frozen=True):
-    """What was added to a transcript; another session means: load it all again."""
+class Rows(ApiResponse, frozen=True):
+    """Rows added to a transcript; if the session is another one, load the conversation again."""
 
     session_id: str | None
     rows: list[Json]
 
 
-class Earlier(Answered, frozen=True):
-    """What was said before, also in the session that was summed up into this one."""
+class EarlierResponse(ApiResponse, frozen=True):
+    """Earlier rows, also those of the session that was compacted into this one."""
 
     depth: int
     rows: list[Json]
     earlier: Json | None
 
 
-class Conversation(Answered, frozen=True):
-    """All that is shown of a conversation, and the event to follow from."""
+class ConversationResponse(ApiResponse, frozen=True):
+    """A conversation as the page shows it, and the event id to continue from."""
 
     event: int
     session_id: str | None
@@ -268,14 +268,14 @@ class Conversation(Answered, frozen=True):
     rows: list[Json]
     earlier: Json | None
     events: list[Json]
-    waiting: list[str]
+    queued: list[str]
     turn: Json | None
     approvals: list[Json]
     now: float
 
 
-class FileKept(Answered, frozen=True):
-    """A file that is whole on disk."""
+class FileKept(ApiResponse, frozen=True):
+    """An uploaded file."""
 
     id: str
     name: str

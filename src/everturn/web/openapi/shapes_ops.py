@@ -1,4 +1,4 @@
-"""What an operator is answered, as types."""
+"""Response types of the operator's endpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """The gateway, what is open, its instances, platforms and recoveries."""
+    """The gateway, counts of open work, instances, platforms and recoveries."""
 
     now: float
     gateway: Json
@@ -20,7 +20,7 @@ class Overview(msgspec.Struct, frozen=True):
     recoveries: list[Json]
 
 
-class Turns(msgspec.Struct, frozen=True):
+class TurnPage(msgspec.Struct, frozen=True):
     """A page of turns."""
 
     now: float
@@ -28,7 +28,7 @@ class Turns(msgspec.Struct, frozen=True):
     next: int | str | None
 
 
-class Sessions(msgspec.Struct, frozen=True):
+class SessionPage(msgspec.Struct, frozen=True):
     """A page of sessions."""
 
     now: float
@@ -44,7 +44,7 @@ class Inbox(msgspec.Struct, frozen=True):
     next: int | str | None
 
 
-class Outbox(msgspec.Struct, frozen=True):
+class OutboxPage(msgspec.Struct, frozen=True):
     """A page of replies."""
 
     now: float
@@ -53,22 +53,22 @@ class Outbox(msgspec.Struct, frozen=True):
 
 
 class Explained(msgspec.Struct, frozen=True):
-    """Lives of messages, each with its timeline."""
+    """Messages, each with its timeline."""
 
     now: float
-    lives: list[Json]
+    messages: list[Json]
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """Figures in steps of time."""
+class Trends(msgspec.Struct, frozen=True):
+    """Metrics over time, in buckets of `step_s` seconds."""
 
     now: float
     step_s: float
     buckets: list[Json]
 
 
-class People(msgspec.Struct, frozen=True):
-    """Who asks to speak on chat platforms, who was let in or turned out, and what the settings say."""
+class AccessOverview(msgspec.Struct, frozen=True):
+    """Access requests of chat platforms, approved and revoked people, and the settings of access."""
 
     now: float
     requests: list[Json]
@@ -76,8 +76,8 @@ class People(msgspec.Struct, frozen=True):
     settings: list[Json]
 
 
-class Done(msgspec.Struct, frozen=True):
-    """What was done, in words."""
+class ActionResult(msgspec.Struct, frozen=True):
+    """What was done, as a sentence."""
 
     done: bool
     said: str

@@ -1,4 +1,4 @@
-"""The description of the OpenAI API. Its own documents say more; here is what a program may find at this gateway."""
+"""Descriptions of the OpenAI API, as far as this gateway has it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from everturn.web.openapi.describing import Answer, Body, Operation, Parameter, Schema, Served
+from everturn.web.openapi.describing import Body, Operation, Parameter, ResponseDoc, Schema, Served
 
 TAG = "openai"
 HEADER: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}
-SESSION = Parameter("X-Everturn-Session", "The conversation is ours and durable under this name.", HEADER, "header")
-REPEAT = Parameter("Idempotency-Key", "The same request again with this key has the same answer.", HEADER, "header")
+SESSION = Parameter("X-Everturn-Session", "The gateway keeps the conversation under this name.", HEADER, "header")
+REPEAT = Parameter("Idempotency-Key", "A repeated request with the same key gets the same answer.", HEADER, "header")
 
 
-class Wrong(msgspec.Struct, frozen=True):
-    """What is wrong."""
+class ErrorDetail(msgspec.Struct, frozen=True):
+    """What is wrong, and where."""
 
     message: str
     type: str
@@ -24,10 +24,10 @@ class Wrong(msgspec.Struct, frozen=True):
     code: str | None = None
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """An error in the shape of the OpenAI API."""
+class ErrorBody(msgspec.Struct, frozen=True):
+    """An error in the OpenAI format."""
 
-    error: Wrong
+    error: ErrorDetail
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -39,27 +39,27 @@ class Model(msgspec.Struct, frozen=True):
     owned_by: str
 
 
-class Models(msgspec.Struct, frozen=True):
-    """The agents."""
+class ModelList(msgspec.Struct, frozen=True):
+    """The agents of this gateway."""
 
     object: Literal["list"]
     data: list[Model]
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What every request has; the rest is as the OpenAI API has it."""
+class RequestBase(msgspec.Struct, frozen=True):
+    """Fields of every request; the rest is as in the OpenAI API."""
 
     model: str
     stream: bool = False
 
 
-class Chat(Asked, frozen=True, kw_only=True):
+class CompletionRequest(RequestBase, frozen=True, kw_only=True):
     """A request for a completion."""
 
     messages: list[dict[str, Any]]
 
 
-class Input(Asked, frozen=True, kw_only=True):
+class Input(RequestBase, frozen=True, kw_only=True):
     """A request for a response."""
 
     input: str | list[dict[str, Any]]
@@ -84,22 +84,22 @@ class Response(msgspec.Struct, frozen=True):
 
 def _ask(summary: str, body: type, answer: type) -> Operation:
     return Operation(
-        summary=summary, tag=TAG, parameters=(SESSION, REPEAT), body=Body(body), errors=Problem,
-        answers={200: Answer("The answer; with `stream` as server-sent events.", answer)},
+        summary=summary, tag=TAG, parameters=(SESSION, REPEAT), body=Body(body), errors=ErrorBody,
+        answers={200: ResponseDoc("The answer; with `stream` as server-sent events.", answer)},
     )  # fmt: skip
 
 
 def _look(summary: str, shape: type, *parameters: Parameter) -> Operation:
-    answers = {200: Answer(shape.__doc__ or "", shape)}
-    return Operation(summary=summary, tag=TAG, parameters=parameters, answers=answers, errors=Problem)
+    answers = {200: ResponseDoc(shape.__doc__ or "", shape)}
+    return Operation(summary=summary, tag=TAG, parameters=parameters, answers=answers, errors=ErrorBody)
 
 
 _NAME = Parameter("model", "The agent.", {"type": "string", "minLength": 1}, "path")
 _ID = Parameter("response_id", "The response.", {"type": "string", "minLength": 1}, "path")
 V1: Mapping[Served, Operation] = {
-    ("POST", "/v1/chat/completions"): _ask("Talk to an agent.", Chat, Completion),
+    ("POST", "/v1/chat/completions"): _ask("Talk to an agent.", CompletionRequest, Completion),
     ("POST", "/v1/responses"): _ask("Talk to an agent.", Input, Response),
-    ("GET", "/v1/responses/{response_id}"): _look("A response that was stored.", Response, _ID),
-    ("GET", "/v1/models"): _look("The agents.", Models),
+    ("GET", "/v1/responses/{response_id}"): _look("A stored response.", Response, _ID),
+    ("GET", "/v1/models"): _look("The agents.", ModelList),
     ("GET", "/v1/models/{model}"): _look("One agent.", Model, _NAME),
 }

@@ -1,4 +1,4 @@
-"""What an operator does over HTTP. An action has an id of its client's: asked again with it, it says the same."""
+"""The operator's actions over HTTP. A client gives each action an id: a repeat with it gets the same response."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from everturn.model import Json
-from everturn.store.operations.acting import Acted, Impossible
+from everturn.operator.rows.actions import Acted, Impossible
 from everturn.web.access import visitor_of
-from everturn.web.answers import BadRequest
-from everturn.web.bodies import json_response, small_body
-from everturn.web.queries import whole_number
+from everturn.web.wire.answers import BadRequest
+from everturn.web.wire.bodies import json_response, small_body
+from everturn.web.wire.queries import whole_number
 
 ID_CHARS = 200
-Wanted = tuple[str, str, str, str]  # what kind of thing, what to do, to which, and the action's id
+Wanted = tuple[str, str, str, str]  # kind of target, action, target, and the action's id
 
 
-class Operator(Protocol):
-    """Who does it (gateway/operator.py)."""
+class OperatorActions(Protocol):
+    """Carries out actions (operator/actions.py)."""
 
-    async def act(self, what: str, action: str, target: str, action_id: str, who: str) -> Acted | Impossible:
-        """Do something once for each id; returns after the commit."""
+    async def act(self, what: str, action: str, target: str, action_id: str, actor: str) -> Acted | Impossible:
+        """Act once for each id; returns after the commit."""
         ...
 
     def platforms(self) -> dict[tuple[str, str], Json]:
-        """The platforms of this process, and how they are."""
+        """Return the platforms of this process, and their state."""
         ...
 
 
@@ -77,35 +77,35 @@ BODIES: dict[str, Callable[[bytes], AnyAct]] = {
 }
 
 
-class Acting:
-    """The endpoints that change something; for a key with the scope `ops`, and the owner."""
+class ActionEndpoints:
+    """The endpoints of actions; for a key with the scope `ops`, and the owner."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: OperatorActions) -> None:
         self._operator = operator
 
     def routes(self) -> list[Route]:
-        """Where they are."""
+        """Return the routes."""
         return [Route("/ops/api/{what}/act", self.act, methods=["POST"])]
 
     async def act(self, request: Request) -> Response:
         """`POST /ops/api/{sessions|inbox|outbox}/act`: 200 and what was done, or 409 and why not."""
         read = BODIES.get(request.path_params["what"])
         if read is None:
-            return json_response({"error": "there is nothing to act on here"}, 404)
+            return json_response({"error": "no such endpoint; use sessions, inbox or outbox"}, 404)
         try:
             what, action, target, action_id = read(await small_body(request)).wanted()
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadRequest(f"the body does not say what to do: {error}") from None
+            raise BadRequest(f"the body is not a valid action: {error}") from None
         visitor = visitor_of(request.scope)
-        who = visitor.name if visitor else "owner"
-        done = await self._operator.act(what, action, target, checked_text("id", action_id, ID_CHARS), who)
+        actor = visitor.name if visitor else "owner"
+        done = await self._operator.act(what, action, target, checked_text("id", action_id, ID_CHARS), actor)
         if isinstance(done, Impossible):
             return json_response({"error": done.why}, 409)
         return json_response({"done": True, "said": done.said})
 
 
 def checked_text(name: str, text: str, longest: int) -> str:
-    """A short printable text; raises BadRequest for another."""
+    """Return the text if it is short and printable; else raise BadRequest."""
     if not 0 < len(text) <= longest or not text.isprintable():
         raise BadRequest(f"{name} must have 1 to {longest} printable characters")
     return text

@@ -1,7 +1,7 @@
-"""What an operator sees: how everything is, lists of what is open, the life of a message, figures over time.
+"""The operator's read endpoints: the overview, lists of open work, the timeline of a message, metrics over time.
 
-Every figure comes from the store. Only whether a process is held alive, and how this process's platforms are, is seen from
-here.
+Everything is read from the store, except which instances hold their lock, and the state of this process's
+platforms.
 """
 
 from __future__ import annotations
@@ -14,31 +14,37 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from everturn.clock import Clock
-from everturn.decide.timeline import drawn
 from everturn.model import Json
+from everturn.operator.rows.open_work import (
+    ConversationCursor,
+    conversations,
+    messages,
+    open_turns,
+    recent_turns,
+    replies,
+)
+from everturn.operator.rows.overview import accounts, counts, instances, recoveries
+from everturn.operator.rows.trends import STEPS_S, trends
+from everturn.operator.rules.timeline import timeline_json
 from everturn.store.interface import Op, Store
-from everturn.store.operations.open_work import Place, conversations, messages, open_turns, recent_turns, replies
-from everturn.store.operations.overview import accounts, counts, recoveries
-from everturn.store.operations.overview import lives as instances
-from everturn.store.operations.trends import STEPS_S, trends
-from everturn.web.answers import BadRequest
-from everturn.web.bodies import json_response
-from everturn.web.control import Control
-from everturn.web.looking import lives
-from everturn.web.messages import Chats
-from everturn.web.queries import query_of, whole
+from everturn.web.chat.looking import timelines
+from everturn.web.chat.messages import Chats
+from everturn.web.control.endpoints import Control
+from everturn.web.wire.answers import BadRequest
+from everturn.web.wire.bodies import json_response
+from everturn.web.wire.queries import query_of, whole
 
 LISTED = 50
 MOST_LISTED = 200
-WORDS = 200
+QUERY_CHARS = 200
 GATEWAY = ("version", "pid", "url", "started_at", "state", "trouble")
 SESSION_STATES = ("active", "resume_pending", "suspended", "all")
 Platforms = Callable[[], Mapping[tuple[str, str], Json]]
 T = TypeVar("T", bound=str)
 
 
-class Looking:
-    """The endpoints that change nothing; for a key with the scope `read`, and the owner (decide/access.py)."""
+class OpsReadEndpoints:
+    """The read-only endpoints; for a key with the scope `read`, and the owner (people/rules/access.py)."""
 
     def __init__(self, *, store: Store, clock: Clock, control: Control, chats: Chats, platforms: Platforms) -> None:
         self._store = store
@@ -48,7 +54,7 @@ class Looking:
         self._platforms = platforms
 
     def routes(self) -> list[Route]:
-        """Where they are."""
+        """Return the routes."""
         return [
             Route("/ops/api/overview", self.overview),
             Route("/ops/api/turns", self.turns),
@@ -56,13 +62,13 @@ class Looking:
             Route("/ops/api/inbox", self.inbox),
             Route("/ops/api/outbox", self.outbox),
             Route("/ops/api/explain", self.explain),
-            Route("/ops/api/figures", self.figures),
+            Route("/ops/api/trends", self.trends),
         ]
 
     async def overview(self, _: Request) -> Response:
-        """`GET /ops/api/overview`: everything at one look."""
+        """`GET /ops/api/overview`."""
         status, alive = self._control.status(), await self._store.alive()
-        seen = await self._store.read(_everything, self._clock.now())
+        seen = await self._store.read(_read_overview, self._clock.now())
         return json_response(
             {
                 "now": self._clock.now(),
@@ -83,60 +89,62 @@ class Looking:
         return self._page("turns", found, limit, lambda last: last["turn"])
 
     async def sessions(self, request: Request) -> Response:
-        """`GET /ops/api/sessions?state=active|resume_pending|suspended|all&q=WORDS`."""
-        query = query_of(request.scope)
-        limit, words = _limit(query), _words(query)
-        state = _one_of(query, "state", SESSION_STATES, "all")
-        found = await self._store.read(conversations, state, words, _place(query), limit)
+        """`GET /ops/api/sessions?state=active|resume_pending|suspended|all&q=TEXT`."""
+        given = query_of(request.scope)
+        limit, query = _limit(given), _search_text(given)
+        state = _one_of(given, "state", SESSION_STATES, "all")
+        found = await self._store.read(conversations, state, query, _place(given), limit)
         places = [place for place, _ in found]
         return self._page(
             "sessions", [each for _, each in found], limit, lambda _: f"{places[-1].at!r}:{places[-1].number}"
         )
 
     async def inbox(self, request: Request) -> Response:
-        """`GET /ops/api/inbox?state=waiting|dead|all&q=WORDS`; with words and no state: all."""
-        query = query_of(request.scope)
-        limit, words = _limit(query), _words(query)
-        state = _one_of(query, "state", ("waiting", "dead", "all"), "all" if words else None)
-        found = await self._store.read(messages, state, whole(query, "after", 0), limit, words)
+        """`GET /ops/api/inbox?state=queued|dead|all&q=TEXT`; with `q` and no state: all."""
+        given = query_of(request.scope)
+        limit, query = _limit(given), _search_text(given)
+        state = _one_of(given, "state", ("queued", "dead", "all"), "all" if query else None)
+        found = await self._store.read(messages, state, whole(given, "after", 0), limit, query)
         return self._page("messages", found, limit, lambda last: last["id"])
 
     async def outbox(self, request: Request) -> Response:
-        """`GET /ops/api/outbox?state=owed|doubtful|dead`."""
+        """`GET /ops/api/outbox?state=pending|unknown|dead`."""
         query = query_of(request.scope)
-        limit, state = _limit(query), _one_of(query, "state", ("owed", "doubtful", "dead"))
+        limit, state = _limit(query), _one_of(query, "state", ("pending", "unknown", "dead"))
         found = await self._store.read(replies, state, whole(query, "after", 0), limit)
         return self._page("replies", found, limit, lambda last: last["reply"])
 
     async def explain(self, request: Request) -> Response:
-        """`GET /ops/api/explain?message=ID`: the life of a message, and its picture."""
+        """`GET /ops/api/explain?message=ID`: the messages with this id and their timelines."""
         name = query_of(request.scope).get("message", "")
         if not name:
-            raise BadRequest("say which message: ?message=ID")
-        told = await self._store.read(lives, self._chats.stored_ids(name))
-        return json_response({"now": self._clock.now(), "lives": [{**life, "timeline": drawn(life)} for life in told]})
+            raise BadRequest("the parameter message is missing; use ?message=ID")
+        found = await self._store.read(timelines, self._chats.stored_ids(name))
+        return json_response(
+            {"now": self._clock.now(), "messages": [{**each, "timeline": timeline_json(each)} for each in found]}
+        )
 
-    async def figures(self, request: Request) -> Response:
-        """`GET /ops/api/figures?hours=24|168|720`."""
+    async def trends(self, request: Request) -> Response:
+        """`GET /ops/api/trends?hours=24|168|720`."""
         hours = int(_one_of(query_of(request.scope), "hours", tuple(map(str, STEPS_S))))
         return json_response(await self._store.read(trends, hours, self._clock.now()))
 
     def _page(self, name: str, found: list[Json], limit: int, place: Callable[[Json], object]) -> Response:
-        """A page of a list; `next` is null on the last one."""
+        """Return a page of a list; `next` is null on the last one."""
         more = place(found[-1]) if len(found) == limit else None
         return json_response({"now": self._clock.now(), name: found, "next": more})
 
     def _joined(self, known: Mapping[tuple[str, str], Json]) -> list[Json]:
-        """What the rows know of each account, and what is seen of it from here."""
-        here, nothing = self._platforms(), {"received_at": None, "sent_at": None, "waiting": 0, "owed": 0}
+        """Merge the stored data of each account with the state of this process's platforms."""
+        here, nothing = self._platforms(), {"received_at": None, "sent_at": None, "queued": 0, "pending": 0}
         return [
             {"name": place[0], "account": place[1], "state": "not connected", **known.get(place, nothing), **here.get(place, {})}
             for place in sorted({*known, *here})
         ]  # fmt: skip
 
 
-class _Seen:
-    """One look at everything."""
+class _Rows:
+    """The rows of the overview, from one transaction."""
 
     def __init__(
         self, counted: Json, instances_: list[Json], accounts_: dict[tuple[str, str], Json], recovered: list[Json]
@@ -147,31 +155,31 @@ class _Seen:
         self.recoveries = recovered
 
 
-def _everything(now: float) -> Op[_Seen]:
-    return _Seen((yield from counts(now)), (yield from instances()), (yield from accounts()), (yield from recoveries()))
+def _read_overview(now: float) -> Op[_Rows]:
+    return _Rows((yield from counts(now)), (yield from instances()), (yield from accounts()), (yield from recoveries()))
 
 
 def _limit(query: Mapping[str, str]) -> int:
     return max(1, whole(query, "limit", LISTED, MOST_LISTED))
 
 
-def _words(query: Mapping[str, str]) -> str:
-    return query.get("q", "").strip()[:WORDS]
+def _search_text(query: Mapping[str, str]) -> str:
+    return query.get("q", "").strip()[:QUERY_CHARS]
 
 
 def _one_of(query: Mapping[str, str], name: str, choices: tuple[str, ...], default: str | None = None) -> str:
-    """One of a few words; the first of them, or `default`, where nothing is said."""
+    """Return a parameter that has few values; if it is missing, `default` or the first."""
     given = query.get(name, default or choices[0])
     if given not in choices:
         raise BadRequest(f"{name} must be one of {', '.join(choices)}, not {given[:40]!r}")
     return given
 
 
-def _place(query: Mapping[str, str]) -> Place:
+def _place(query: Mapping[str, str]) -> ConversationCursor:
     if "after" not in query:
-        return Place()
+        return ConversationCursor()
     at, _, number = query["after"].partition(":")
     try:
-        return Place(float(at), int(number))
+        return ConversationCursor(float(at), int(number))
     except ValueError:
-        raise BadRequest("after must be the `next` of the page before") from None
+        raise BadRequest("after must be the `next` of the previous page") from None

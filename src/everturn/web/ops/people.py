@@ -1,5 +1,5 @@
-"""Who may speak on chat platforms, for the operations page. It needs what `everturn pair` needs: the owner, or a key with the
-scope `admin`. Codes go in, never out.
+"""People and access requests of chat platforms, for the operations page. As for `everturn pair`, only the owner or a key with
+the scope `admin` may use it. Codes go in, never out.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from everturn.clock import Clock
-from everturn.decide.pairing import clean_code
 from everturn.model import Json
-from everturn.store.operations.acting import Impossible
-from everturn.store.operations.acting_people import PersonAct, PersonActed
+from everturn.operator.rows.actions import Impossible
+from everturn.operator.rows.people import PersonAct, PersonActed
+from everturn.people.rules.pairing import clean_code
 from everturn.web.access import visitor_of
-from everturn.web.answers import BadRequest
-from everturn.web.bodies import json_response, small_body
+from everturn.web.control.pairing import NotApproved, named
 from everturn.web.ops.acting import ID_CHARS, checked_text
-from everturn.web.pairing import NotApproved, named
-from everturn.web.queries import whole_number
+from everturn.web.wire.answers import BadRequest
+from everturn.web.wire.bodies import json_response, small_body
+from everturn.web.wire.queries import whole_number
 
 CODE_CHARS = 64
 
 
 class PeopleOperator(Protocol):
-    """Who does it (gateway/people.py)."""
+    """Manages people (people/pairing.py)."""
 
     async def all(self) -> tuple[list[Json], list[Json]]:
-        """The open requests, and the people who were let in or turned out."""
+        """Return the open access requests, and the approved and revoked people."""
         ...
 
     def listed(self) -> list[Json]:
-        """What the settings say of each platform: who is allowed, and what strangers hear."""
+        """Return the settings of each platform: who is allowed, and what strangers get as reply."""
         ...
 
     async def act(self, wanted: PersonAct) -> PersonActed | Impossible:
-        """Let somebody in or turn them out, once for each id; returns after the commit."""
+        """Approve or revoke a person, once for each id; returns after the commit."""
         ...
 
 
@@ -59,22 +59,22 @@ class PeopleAct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _read = msgspec.json.Decoder(PeopleAct).decode
 
 
-class People:
-    """The endpoints."""
+class PeopleEndpoints:
+    """The endpoints of people and access requests."""
 
     def __init__(self, people: PeopleOperator, clock: Clock) -> None:
         self._people = people
         self._clock = clock
 
     def routes(self) -> list[Route]:
-        """Where they are."""
+        """Return the routes."""
         return [
             Route("/ops/api/people", self.all, methods=["GET"]),
             Route("/ops/api/people/act", self.act, methods=["POST"]),
         ]
 
     async def all(self, _: Request) -> Response:
-        """`GET /ops/api/people`: who asks, who was let in or turned out, and what the settings say."""
+        """`GET /ops/api/people`: access requests, approved and revoked people, and settings."""
         requests, people = await self._people.all()
         return json_response(
             {"now": self._clock.now(), "requests": requests, "people": people, "settings": self._people.listed()}
@@ -86,7 +86,7 @@ class People:
         try:
             wanted = _wanted(_read(await small_body(request)), visitor.name if visitor else "owner", self._clock.now())
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadRequest(f"the body does not say what to do: {error}") from None
+            raise BadRequest(f"the body is not a valid action: {error}") from None
         except NotApproved as error:
             raise BadRequest(str(error)) from None
         done = await self._people.act(wanted)
@@ -95,14 +95,14 @@ class People:
         return json_response({"done": True, "said": done.said})
 
 
-def _wanted(body: PeopleAct, who: str, at: float) -> PersonAct:
+def _wanted(body: PeopleAct, actor: str, at: float) -> PersonAct:
     by = [name for name in ("code", "request", "person") if getattr(body, name) is not None]
     if len(by) != 1 or (by == ["person"]) is (body.action == "approve"):
-        raise BadRequest("approve wants a code or a request; allow and revoke want a person")
+        raise BadRequest("approve needs a code or a request; allow and revoke need a person")
     return PersonAct(
         id=checked_text("id", body.id, ID_CHARS),
         action=body.action,
-        who=who,
+        actor=actor,
         at=at,
         notice=0,
         code=None if body.code is None else clean_code(body.code[:CODE_CHARS]),

@@ -1,11 +1,12 @@
 // The message box: drafts that outlive a reload, commands that complete, files that are dropped in.
 import { $, el } from './dom.js';
+import { BOX } from './texts.js';
 
 const DRAFT = 'everturn.draft.';
 const TALL = 240;
 
 export class Composer {
-  /** `send(text)` takes what was written, `stop()` ends the running task. */
+  /** `send(text)` takes what was written, `stop()` ends the running turn. */
   constructor({ send, stop, storage }) {
     this.storage = storage;
     this.chat = null;
@@ -14,11 +15,11 @@ export class Composer {
     this.chosen = 0;
     this.files = [];
     this.fileBytes = 0;
-    this.words = $('words');
+    this.box = $('text');
     this.send = send;
-    this.words.addEventListener('input', () => this.changed());
-    this.words.addEventListener('keydown', (event) => this.key(event));
-    this.words.addEventListener('paste', (event) => this.take(event, event.clipboardData));
+    this.box.addEventListener('input', () => this.changed());
+    this.box.addEventListener('keydown', (event) => this.key(event));
+    this.box.addEventListener('paste', (event) => this.take(event, event.clipboardData));
     $('composer').addEventListener('submit', (event) => this.submit(event));
     $('stop').addEventListener('click', stop);
     $('attach').addEventListener('click', () => $('file').click());
@@ -37,7 +38,7 @@ export class Composer {
   }
 
   put(text) {
-    this.words.value = text;
+    this.box.value = text;
     this.changed();
   }
 
@@ -50,15 +51,15 @@ export class Composer {
   }
 
   changed() {
-    const { words } = this;
+    const { box } = this;
     try {
-      if (words.value) this.storage.setItem(DRAFT + this.chat, words.value);
+      if (box.value) this.storage.setItem(DRAFT + this.chat, box.value);
       else this.storage.removeItem(DRAFT + this.chat);
     } catch {
       // no room in the browser: the text is still in the box
     }
-    words.style.height = 'auto';
-    words.style.height = `${Math.min(TALL, words.scrollHeight)}px`;
+    box.style.height = 'auto';
+    box.style.height = `${Math.min(TALL, box.scrollHeight)}px`;
     this.offer();
     this.buttons();
   }
@@ -69,11 +70,11 @@ export class Composer {
   }
 
   buttons() {
-    const empty = !this.words.value.trim() && !this.files.length;
+    const empty = !this.box.value.trim() && !this.files.length;
     $('stop').hidden = !this.isWorking;
     $('send').hidden = this.isWorking && empty;
     $('send').disabled = empty || this.files.some((each) => each.busy);
-    this.words.placeholder = this.isWorking ? 'Steer it: this joins the running task' : 'Write a message';
+    this.box.placeholder = this.isWorking ? BOX.steer : BOX.write;
   }
 
   key(event) {
@@ -98,7 +99,7 @@ export class Composer {
   }
 
   typed() {
-    return /^\/([A-Za-z_-]*)$/.exec(this.words.value)?.[1].toLowerCase();
+    return /^\/([A-Za-z_-]*)$/.exec(this.box.value)?.[1].toLowerCase();
   }
 
   offer() {
@@ -115,7 +116,7 @@ export class Composer {
       return line;
     }));
     list.hidden = false;
-    this.words.setAttribute('aria-expanded', 'true');
+    this.box.setAttribute('aria-expanded', 'true');
     return this.choose(0);
   }
 
@@ -125,24 +126,24 @@ export class Composer {
       line.setAttribute('aria-selected', String(at === n));
       if (at === n) line.scrollIntoView({ block: 'nearest' });
     });
-    this.words.setAttribute('aria-activedescendant', `command-${n}`);
+    this.box.setAttribute('aria-activedescendant', `command-${n}`);
   }
 
   hide() {
     $('commands').hidden = true;
-    this.words.setAttribute('aria-expanded', 'false');
-    this.words.removeAttribute('aria-activedescendant');
+    this.box.setAttribute('aria-expanded', 'false');
+    this.box.removeAttribute('aria-activedescendant');
   }
 
   complete(command) {
     this.put(`/${command.name} `);
     this.hide();
-    this.words.focus();
+    this.box.focus();
   }
 
   submit(event) {
     event.preventDefault();
-    const said = this.words.value.trim();
+    const said = this.box.value.trim();
     const files = this.files.filter((each) => each.url);
     if ((!said && !files.length) || this.files.some((each) => each.busy)) return;
     const text = [said, ...files.map(reference)].filter(Boolean).join('\n\n');
@@ -151,7 +152,7 @@ export class Composer {
     this.put('');
     this.hide();
     this.send(text);
-    this.words.focus();
+    this.box.focus();
   }
 
   listenToDrops() {
@@ -176,7 +177,7 @@ export class Composer {
 
   add(files) {
     for (const file of files) {
-      const each = { file, name: file.name || 'picture.png', busy: true };
+      const each = { file, name: file.name || BOX.picture, busy: true };
       this.files.push(each);
       this.upload(each);
     }
@@ -187,13 +188,13 @@ export class Composer {
     Object.assign(each, { busy: true, why: '' });
     this.showFiles();
     try {
-      if (this.fileBytes && each.file.size > this.fileBytes) throw new Error(`it is larger than ${Math.floor(this.fileBytes / 1048576)} MB`);
+      if (this.fileBytes && each.file.size > this.fileBytes) throw new Error(BOX.tooLarge(Math.floor(this.fileBytes / 1048576)));
       const answer = await fetch(`/files?name=${encodeURIComponent(each.name)}`, { method: 'POST', body: each.file });
       const body = await answer.json();
       if (!answer.ok) throw new Error(body.error);
       Object.assign(each, { url: body.url, name: body.name, type: body.type });
     } catch (error) {
-      each.why = error instanceof TypeError ? 'the gateway is away' : error.message;
+      each.why = error instanceof TypeError ? BOX.disconnected : error.message;
     }
     each.busy = false;
     this.showFiles();
@@ -201,9 +202,9 @@ export class Composer {
 
   showFiles() {
     $('chips').replaceChildren(...this.files.map((each) => {
-      const again = el('button', { type: 'button', class: 'quiet' }, 'Try again');
+      const again = el('button', { type: 'button', class: 'quiet' }, BOX.again);
       again.addEventListener('click', () => this.upload(each));
-      const drop = el('button', { type: 'button', class: 'quiet', 'aria-label': `Leave out ${each.name}` }, '×');
+      const drop = el('button', { type: 'button', class: 'quiet', 'aria-label': BOX.remove(each.name) }, '×');
       drop.addEventListener('click', () => {
         this.files = this.files.filter((other) => other !== each);
         this.showFiles();

@@ -1,4 +1,5 @@
 // Making and finding elements. Attributes are set by name, never parsed from text.
+import { AGE, COPY } from './texts.js';
 
 export const $ = (id) => document.getElementById(id);
 
@@ -12,10 +13,10 @@ export function el(tag, attributes = {}, ...kids) {
 
 /** A button that copies a text and says so. */
 export function copyButton(text, label) {
-  const button = el('button', { type: 'button', class: 'quiet copy', 'aria-label': label }, 'Copy');
+  const button = el('button', { type: 'button', class: 'quiet copy', 'aria-label': label }, COPY.name);
   button.addEventListener('click', async () => {
-    button.textContent = (await copied(text())) ? 'Copied' : 'Not allowed';
-    setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+    button.textContent = (await copied(text())) ? COPY.done : COPY.refused;
+    setTimeout(() => { button.textContent = COPY.name; }, 1500);
   });
   return button;
 }
@@ -40,17 +41,17 @@ function copiedByHand(text) {
   return done;
 }
 
-/** How long ago, in few letters. */
+/** How long ago, in few characters. */
 export function age(at, now) {
   const minutes = Math.max(0, (now - at) / 60);
-  if (minutes < 1) return 'now';
-  if (minutes < 60) return `${Math.floor(minutes)} min`;
-  if (minutes < 60 * 24) return `${Math.floor(minutes / 60)} h`;
-  if (minutes < 60 * 24 * 60) return `${Math.floor(minutes / 1440)} d`;
+  if (minutes < 1) return AGE.now;
+  if (minutes < 60) return AGE.minutes(Math.floor(minutes));
+  if (minutes < 60 * 24) return AGE.hours(Math.floor(minutes / 60));
+  if (minutes < 60 * 24 * 60) return AGE.days(Math.floor(minutes / 1440));
   return new Date(at * 1000).toLocaleDateString();
 }
 
-/** A text as a title: its first line, without the signs of Markdown. */
+/** A text as a title: its first line, without Markdown. */
 export function asTitle(text) {
   const line = text.split('\n').find((each) => /[^\s`*#>|~-]/.test(each)) ?? '';
   return line.replace(/[`*#|~]+|^\s*[>-]+/g, ' ').replace(/\s+/g, ' ').trim().slice(0, 80);

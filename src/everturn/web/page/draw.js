@@ -1,25 +1,9 @@
-// Draws the list of things said. Each has a key; what did not change keeps its node, so nothing flickers and nothing is lost
+// Draws the items of a conversation. Each has a key; what did not change keeps its node, so nothing flickers and nothing is lost
 // from under the reader's eyes or cursor.
 import { el, copyButton } from './dom.js';
 import { draw } from './markdown_dom.js';
+import { APPROVAL, CALL, ITEM, STATUS, TURNS } from './texts.js';
 
-const STATUS = {
-  sending: ['○', 'sending'],
-  safe: ['✓', 'safe'],
-  answered: ['✓✓', 'answered'],
-  failed: ['!', 'not answered'],
-  stopped: ['■', 'stopped'],
-  refused: ['!', 'not sent'],
-};
-const TURN = {
-  interrupted: 'The gateway was interrupted here. It goes on by itself.',
-  waiting: 'It waits for your answer.',
-  stopped: 'Stopped.',
-  failed: 'This could not be answered.',
-  suspended: 'This was set aside.',
-  rolled_back: 'Taken back.',
-};
-const ENDED = { failed: 'failed', skipped: 'not run' }; // how a call ended that gave no proper result
 const NOT_ANSWERED = new Set(['failed', 'stopped']);
 
 export class Drawing {
@@ -82,15 +66,15 @@ export class Drawing {
     if (!node.body) {
       node.body = el('div', { class: 'bubble said' });
       node.foot = el('div', { class: 'foot' });
-      node.append(el('span', { class: 'heard' }, 'You: '), node.body, node.foot);
+      node.append(el('span', { class: 'heard' }, ITEM.you), node.body, node.foot);
     }
     draw(node.body, item.text);
-    const [sign, words] = STATUS[item.status] ?? STATUS.safe;
-    const kids = [el('span', { class: `status ${item.status}`, title: words }, el('span', { 'aria-hidden': 'true' }, sign), ` ${words}`)];
+    const [sign, text] = STATUS[item.status] ?? STATUS.saved;
+    const kids = [el('span', { class: `status ${item.status}`, title: text }, el('span', { 'aria-hidden': 'true' }, sign), ` ${text}`)];
     if (item.why) kids.push(el('span', { class: 'why' }, item.why));
-    if (item.status === 'refused') kids.push(this.button('Change it', () => this.act.edit(item)), this.button('Drop it', () => this.act.drop(item)));
-    else if (item.last && item.status !== 'sending') kids.push(this.button('Edit', () => this.act.edit(item), 'Edit and send again'));
-    if (item.id && (item.last || NOT_ANSWERED.has(item.status)) && !['sending', 'refused'].includes(item.status)) kids.push(el('a', { href: `/ops#life=${encodeURIComponent(item.id)}` }, 'What happened'));
+    if (item.status === 'refused') kids.push(this.button(ITEM.change, () => this.act.edit(item)), this.button(ITEM.drop, () => this.act.drop(item)));
+    else if (item.last && item.status !== 'sending') kids.push(this.button(ITEM.edit, () => this.act.edit(item), ITEM.editLabel));
+    if (item.id && (item.last || NOT_ANSWERED.has(item.status)) && !['sending', 'refused'].includes(item.status)) kids.push(el('a', { href: `/ops#message=${encodeURIComponent(item.id)}` }, ITEM.timeline));
     node.classList.toggle('old', !item.last);
     node.foot.replaceChildren(...kids);
   }
@@ -99,16 +83,16 @@ export class Drawing {
     if (!node.parts) {
       node.parts = el('div', { class: 'parts' });
       node.foot = el('div', { class: 'foot' });
-      node.append(el('span', { class: 'heard' }, 'Everturn: '), node.parts, node.foot);
+      node.append(el('span', { class: 'heard' }, ITEM.agent), node.parts, node.foot);
     }
     this.parts(node.parts, item);
     const kids = [];
     const working = item.state === 'running';
-    if (working && !item.parts.some((part) => part.live)) kids.push(el('span', { class: 'dots', role: 'img', 'aria-label': 'working' }, el('i'), el('i'), el('i')));
-    if (working && item.attempt > 1) kids.push(el('span', { class: 'why' }, 'It was interrupted and goes on.'));
-    if (TURN[item.state]) kids.push(el('span', { class: 'why' }, TURN[item.state]));
-    const words = item.parts.filter((part) => part.kind === 'text').map((part) => part.text).join('\n\n');
-    if (!working && words) kids.push(copyButton(() => words, 'Copy the answer'));
+    if (working && !item.parts.some((part) => part.live)) kids.push(el('span', { class: 'dots', role: 'img', 'aria-label': ITEM.working }, el('i'), el('i'), el('i')));
+    if (working && item.attempt > 1) kids.push(el('span', { class: 'why' }, ITEM.resumed));
+    if (TURNS[item.state]) kids.push(el('span', { class: 'why' }, TURNS[item.state]));
+    const text = item.parts.filter((part) => part.kind === 'text').map((part) => part.text).join('\n\n');
+    if (!working && text) kids.push(copyButton(() => text, ITEM.copyAnswer));
     node.foot.replaceChildren(...(item.approvals ?? []).map((each) => this.approval(each)), ...kids);
     node.setAttribute('aria-busy', String(working));
   }
@@ -145,30 +129,30 @@ export class Drawing {
     const shape = JSON.stringify([part, item.state]);
     if (node.shape === shape) return;
     node.shape = shape;
-    const state = part.unknown ? 'outcome unknown' : ENDED[part.outcome] ?? (part.result !== undefined ? 'done' : item.state === 'running' ? 'running' : item.state === 'waiting' ? 'asks' : 'not finished');
-    node.head.replaceChildren(el('span', { class: `dot ${state.split(' ')[0]}`, 'aria-hidden': 'true' }), el('span', { class: 'tool' }, part.name), el('span', { class: 'brief' }, brief(part.arguments)), el('span', { class: state === 'failed' ? 'wrong' : 'faint' }, state));
-    const kids = [el('h4', {}, 'Asked'), el('pre', { tabindex: '0' }, pretty(part.arguments))];
-    if (part.result !== undefined) kids.push(el('h4', {}, 'Result'), el('pre', { tabindex: '0' }, part.result + (part.cut ? '\n…' : '')));
+    const state = part.unknown ? 'unknown' : ['failed', 'skipped'].includes(part.outcome) ? part.outcome : part.result !== undefined ? 'done' : ['running', 'awaiting_approval'].includes(item.state) ? item.state : 'unfinished';
+    node.head.replaceChildren(el('span', { class: `dot ${state}`, 'aria-hidden': 'true' }), el('span', { class: 'tool' }, part.name), el('span', { class: 'brief' }, brief(part.arguments)), el('span', { class: state === 'failed' ? 'wrong' : 'faint' }, CALL.states[state]));
+    const kids = [el('h4', {}, CALL.arguments), el('pre', { tabindex: '0' }, pretty(part.arguments))];
+    if (part.result !== undefined) kids.push(el('h4', {}, CALL.result), el('pre', { tabindex: '0' }, part.result + (part.cut ? '\n…' : '')));
     node.body.replaceChildren(...kids);
   }
 
   approval(each) {
-    const until = each.expires_at ? ` It stays open until ${new Date(each.expires_at * 1000).toLocaleString()}.` : '';
-    return el('div', { class: 'card approval', role: 'group', 'aria-label': 'A question' },
-      el('p', {}, el('strong', {}, each.tool), ' wants your permission:'),
-      el('pre', { tabindex: '0' }, String(each.question ?? '')),
-      el('p', { class: 'faint' }, `Any other words close this question.${until}`),
+    const until = each.expires_at ? new Date(each.expires_at * 1000).toLocaleString() : '';
+    return el('div', { class: 'card approval', role: 'group', 'aria-label': APPROVAL.label },
+      el('p', {}, el('strong', {}, each.tool), APPROVAL.asks),
+      el('pre', { tabindex: '0' }, String(each.request ?? '')),
+      el('p', { class: 'faint' }, APPROVAL.hint(until)),
       el('div', { class: 'buttons' },
-        this.button('Allow', () => this.act.approve(each.id, ''), null, 'main'),
-        this.button('Allow in this conversation', () => this.act.approve(each.id, 'session'), null, 'plain'),
-        this.button('Deny', () => this.act.deny(each.id), null, 'danger')));
+        this.button(APPROVAL.allow, () => this.act.approve(each.id, ''), null, 'main'),
+        this.button(APPROVAL.allowSession, () => this.act.approve(each.id, 'session'), null, 'plain'),
+        this.button(APPROVAL.deny, () => this.act.deny(each.id), null, 'danger')));
   }
 
   command(node, item) {
-    const [sign, words] = STATUS[item.status] ?? ['', ''];
+    const [sign, text] = STATUS[item.status] ?? ['', ''];
     const kids = [el('code', {}, item.text.slice(0, 300))];
-    if (item.status) kids.push(el('span', { class: `status ${item.status}` }, `${sign} ${words}`));
-    if (item.why) kids.push(el('span', { class: 'why' }, item.why), this.button('Drop it', () => this.act.drop(item)));
+    if (item.status) kids.push(el('span', { class: `status ${item.status}` }, `${sign} ${text}`));
+    if (item.why) kids.push(el('span', { class: 'why' }, item.why), this.button(ITEM.drop, () => this.act.drop(item)));
     const answer = el('div', { class: 'command-answer' });
     if (item.answer) draw(answer, item.answer);
     node.replaceChildren(el('div', { class: 'command-line' }, ...kids), answer);
@@ -183,11 +167,11 @@ export class Drawing {
   summary(node, item) {
     const body = el('div');
     draw(body, item.text);
-    node.replaceChildren(el('details', {}, el('summary', {}, 'What was said before was summed up'), body));
+    node.replaceChildren(el('details', {}, el('summary', {}, ITEM.summary), body));
   }
 
-  button(words, act, label = null, kind = 'quiet') {
-    const button = el('button', { type: 'button', class: kind, 'aria-label': label }, words);
+  button(text, act, label = null, kind = 'quiet') {
+    const button = el('button', { type: 'button', class: kind, 'aria-label': label }, text);
     button.addEventListener('click', act);
     return button;
   }
@@ -202,6 +186,6 @@ function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
   } catch {
-    return text || '(nothing)';
+    return text || ITEM.nothing;
   }
 }

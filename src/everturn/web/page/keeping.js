@@ -1,4 +1,4 @@
-// What the browser keeps for us: a copy of the page for reloads while the gateway is away, and small things over reloads.
+// What the browser keeps for us: a copy of the page for reloads while the gateway does not answer, and small things over reloads.
 
 /** Have a copy kept (offline.js). `began` is called when that begins, on a first visit: what is read from then on is kept. */
 export function keepCopy(began = () => {}) {

@@ -1,34 +1,35 @@
-// The line to the gateway: requests, and a stream of events that comes back by itself.
+// The line to the gateway: requests, and a stream of events.
+import { LINE } from './texts.js';
 
-export class Away extends Error {}
+export class Disconnected extends Error {}
 
-/** A refusal that has words. */
+/** A refusal with its reason. */
 export class Refused extends Error {
-  constructor(status, words, retryAfter) {
-    super(words);
+  constructor(status, reason, retryAfter) {
+    super(reason);
     this.status = status;
     this.retryAfter = retryAfter;
   }
 }
 
 const PATIENCE_MS = 20_000;
-export const SILENCE_MS = 45_000; // three signs of life that did not come
+export const SILENCE_MS = 45_000; // three heartbeats that did not come
 
-/** One request; its JSON. Away when nobody answers, Refused when the answer is no. */
+/** One request; its JSON. Disconnected when nobody answers, Refused when the answer is no. */
 export async function ask(path, options = {}) {
   let answer;
   try {
     answer = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(options.patience ?? PATIENCE_MS), ...options });
   } catch (error) {
-    throw new Away(error.message);
+    throw new Disconnected(error.message);
   }
   if (answer.ok) {
-    const body = answer.status === 204 ? null : await answer.json().catch((error) => { throw new Away(error.message); }); // cut off
-    if (answer.headers.get('x-everturn-copy')) body.copy = true; // offline.js kept it; the gateway is away
+    const body = answer.status === 204 ? null : await answer.json().catch((error) => { throw new Disconnected(error.message); }); // cut off
+    if (answer.headers.get('x-everturn-copy')) body.copy = true; // offline.js kept it; the gateway does not answer
     return body;
   }
   const body = await answer.json().catch(() => ({}));
-  throw new Refused(answer.status, body.error ?? `the gateway answered ${answer.status}`, Number(answer.headers.get('retry-after')) || 0);
+  throw new Refused(answer.status, body.error ?? LINE.answered(answer.status), Number(answer.headers.get('retry-after')) || 0);
 }
 
 export const post = (path, body) => ask(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });

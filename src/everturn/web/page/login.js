@@ -1,4 +1,6 @@
 // Posts the code of the link, which stands in the fragment only: it is taken out of the address before anything else.
+import { LOGIN } from './texts.js';
+
 const said = document.getElementById('said');
 const go = document.getElementById('go');
 
@@ -30,7 +32,7 @@ async function isIn() {
 
 async function enter(code) {
   let answer;
-  said.textContent = 'Logging in …';
+  said.textContent = LOGIN.busy;
   try {
     answer = await fetch('/login', {
       method: 'POST',
@@ -38,7 +40,7 @@ async function enter(code) {
       body: JSON.stringify({ code }),
     });
   } catch {
-    said.textContent = 'The gateway does not answer. Is it running? Then open the link again.';
+    said.textContent = LOGIN.noAnswer;
     return;
   }
   if (answer.ok) {
@@ -46,10 +48,10 @@ async function enter(code) {
     return;
   }
   const body = await answer.json().catch(() => ({}));
-  said.textContent = body.error || `The gateway answered ${answer.status}.`;
+  said.textContent = body.error || LOGIN.answered(answer.status);
   said.className = 'wrong';
   if (await isIn()) {
-    go.textContent = 'You are logged in already: go to the page';
+    go.textContent = LOGIN.already;
     go.hidden = false;
   }
 }
@@ -62,5 +64,5 @@ if (code) {
 } else if (await isIn()) {
   location.replace(whereTo());
 } else {
-  said.textContent = 'Run “everturn login” where the gateway runs, and open the link it prints.';
+  said.textContent = LOGIN.how;
 }

@@ -3,23 +3,22 @@ import { Composer } from './composer.js';
 import { $, announce, asTitle, el } from './dom.js';
 import { Drawing } from './draw.js';
 import { keepCopy, safeStorage } from './keeping.js';
-import { Away, Refused, ask, follow, post } from './line.js';
+import { Disconnected, Refused, ask, follow, post } from './line.js';
 import { Outbox, newId } from './outbox.js';
 import { Side } from './side.js';
 import { addEarlier, addRows, emptyTalk, fromSnapshot, happen, lastSeq, timeline } from './talk.js';
+import { LINE, PAGE, STATES } from './texts.js';
 
 const PAUSES_MS = [300, 700, 1500, 3000, 5000];
 const HIDDEN_MS = 60_000;
 const STUCK_PX = 80;
-const IDEAS = ['What can you do?', '/help'];
-const AWAY = 'The gateway is away. What you write is kept here, and sent when it is back.';
 
 const storage = safeStorage();
 const outbox = new Outbox(storage);
 let talk = emptyTalk(newId());
 let line = new AbortController();
 let here = false; // the gateway hears us
-let away = false;
+let disconnected = false;
 let failures = 0;
 let wake = () => {};
 let drawing = false;
@@ -53,10 +52,10 @@ function show() {
   picture.show(items);
   $('welcome').hidden = items.length > 0;
   $('earlier').hidden = !talk.earlier;
-  const title = asTitle(talk.title || items.find((item) => item.kind === 'user')?.text || '') || 'New conversation';
+  const title = asTitle(talk.title || items.find((item) => item.kind === 'user')?.text || '') || PAGE.untitled;
   $('title').textContent = title;
   $('rename').hidden = !talk.session;
-  document.title = `${document.hidden && document.title.startsWith('●') ? '● ' : ''}${title} · Everturn`;
+  document.title = PAGE.title(title, document.hidden && document.title.startsWith('●'));
   $('suspended').hidden = talk.state !== 'suspended';
   showState();
   if (atEnd) scroll.scrollTop = scroll.scrollHeight;
@@ -65,9 +64,8 @@ function show() {
 
 function showState() {
   const state = talk.open?.state;
-  const words = { running: 'working', waiting: 'asks you', interrupted: 'interrupted' }[state] ?? '';
-  $('state').textContent = away ? 'away' : words;
-  $('state').className = `state ${away ? 'suspended' : state === 'running' ? 'working' : state ? 'asking' : ''}`;
+  $('state').textContent = disconnected ? PAGE.disconnected : STATES[state] ?? '';
+  $('state').className = `state ${disconnected ? 'suspended' : state === 'running' ? 'working' : state ? 'awaiting_approval' : ''}`;
   composer.working(state === 'running' || state === 'interrupted');
 }
 
@@ -91,7 +89,7 @@ async function openChat(chat, focus = true) {
   closeSide();
   show();
   $('scroll').scrollTop = $('scroll').scrollHeight;
-  if (focus && !matchMedia('(pointer: coarse)').matches) $('words').focus();
+  if (focus && !matchMedia('(pointer: coarse)').matches) $('text').focus();
   await stay(chat, mine);
 }
 
@@ -102,11 +100,11 @@ async function stay(chat, mine) {
     try {
       await load(url, mine);
       await follow(`${url}/events?after=${talk.event}&added=1`, mine.signal, connected, (event) => { if (mine === line) hear(event); });
-      lost(AWAY);
+      lost(LINE.disconnected);
     } catch (error) {
       if (mine.signal.aborted) return;
       if (error instanceof Refused && error.status === 401) return loggedOut();
-      lost(error instanceof Refused && error.message ? error.message : AWAY);
+      lost(error instanceof Refused && error.message ? error.message : LINE.disconnected);
     }
     if (!mine.signal.aborted) await pause(PAUSES_MS[Math.min(failures, PAUSES_MS.length - 1)]);
     failures += 1;
@@ -116,9 +114,9 @@ async function stay(chat, mine) {
 async function load(url, mine) {
   const snap = await ask(url);
   if (mine.signal.aborted) return;
-  if (snap.copy && talk.event) throw new Away('a copy');
+  if (snap.copy && talk.event) throw new Disconnected('a copy');
   take(snap);
-  if (snap.copy) throw new Away('a copy');
+  if (snap.copy) throw new Disconnected('a copy');
 }
 
 function take(snap) {
@@ -128,7 +126,7 @@ function take(snap) {
 
 function connected() {
   here = true;
-  away = false;
+  disconnected = false;
   failures = 0;
   banner('');
   showState();
@@ -136,15 +134,15 @@ function connected() {
   flush();
 }
 
-function lost(words) {
+function lost(text) {
   here = false;
-  away = true;
-  banner(words);
+  disconnected = true;
+  banner(text);
   showState();
 }
 
 /** Whether an error is the line's, which comes back by itself; any other one is ours, and must be seen. */
-const isLine = (error) => error instanceof Away || error instanceof Refused;
+const isLine = (error) => error instanceof Disconnected || error instanceof Refused;
 
 function pause(ms) {
   return new Promise((resolve) => {
@@ -158,7 +156,7 @@ function pause(ms) {
 
 function loggedOut() {
   here = false;
-  banner('You are logged out. Run “everturn login” where the gateway runs, and open the link it prints. What you wrote is kept.');
+  banner(LINE.loggedOut);
 }
 
 function hear(event) {
@@ -166,7 +164,7 @@ function hear(event) {
   if (event.kind === 'gap') return reload();
   const wanted = happen(talk, event);
   if (event.kind === 'reply') answered(event.data);
-  if (event.kind === 'approval' && event.data.state !== 'closed') announce('The agent asks for your permission.');
+  if (event.kind === 'approval' && event.data.state !== 'closed') announce(PAGE.approvalRequested);
   if (wanted === 'rows') talk.session ? readRows() : reload();
   if (wanted === 'all') reload();
   redraw();
@@ -269,10 +267,10 @@ function command(text) {
 
 function enqueue(text) {
   outbox.add({ chat: talk.chat, id: newId(), text, at: Date.now() / 1000 });
-  if (!outbox.kept) banner('This browser has no room to keep what you wrote: do not reload before it is sent.');
+  if (!outbox.kept) banner(LINE.noRoom);
 }
 
-/** Send what waits, in order. Whoever is not answered stays, with the same id. */
+/** Send what is queued here, in order. What gets no answer stays, with the same id. */
 async function flush() {
   if (sending) return;
   sending = true;
@@ -301,7 +299,7 @@ async function deliver(item) {
   redraw();
 }
 
-/** It is safe; the event that says so may be on its way still. */
+/** The gateway saved it; the event that says so may still come. */
 function taken(item) {
   const known = talk.said.has(item.id) || talk.told.has(`c${item.id}`) || [...talk.rows.values()].some((row) => row.id === item.id);
   if (!known) happen(talk, { seq: null, kind: 'message', at: item.at, data: item });
@@ -311,7 +309,7 @@ function beginEdit(item) {
   editing = { id: item.id, refused: item.status === 'refused' };
   $('editing').hidden = false;
   composer.put(item.text);
-  $('words').focus();
+  $('text').focus();
 }
 
 function endEdit() {
@@ -336,9 +334,9 @@ function closeSide() {
 
 function rename() {
   $('rename-dialog').returnValue = '';
-  $('rename-words').value = talk.title;
+  $('rename-text').value = talk.title;
   $('rename-dialog').showModal();
-  $('rename-words').select();
+  $('rename-text').select();
 }
 
 async function logOut() {
@@ -358,12 +356,12 @@ function listen() {
   $('rename').addEventListener('click', rename);
   $('rename-cancel').addEventListener('click', () => $('rename-dialog').close('cancel'));
   $('rename-dialog').addEventListener('close', () => {
-    const words = $('rename-words').value.trim();
-    if ($('rename-dialog').returnValue === 'ok' && words && words !== talk.title) command(`/title ${words}`);
+    const title = $('rename-text').value.trim();
+    if ($('rename-dialog').returnValue === 'ok' && title && title !== talk.title) command(`/title ${title}`);
   });
   $('logout').addEventListener('click', logOut);
-  $('earlier').addEventListener('click', () => readEarlier().catch(() => banner(AWAY)));
-  $('bring-back').addEventListener('click', () => command('/resume'));
+  $('earlier').addEventListener('click', () => readEarlier().catch(() => banner(LINE.disconnected)));
+  $('resume').addEventListener('click', () => command('/resume'));
   $('cancel-edit').addEventListener('click', () => {
     endEdit();
     composer.put('');
@@ -380,7 +378,7 @@ function listen() {
     }
   });
   addEventListener('online', () => wake());
-  addEventListener('offline', () => { if (!here) banner(AWAY); });
+  addEventListener('offline', () => { if (!here) banner(LINE.disconnected); });
   addEventListener('storage', redraw);
   addEventListener('hashchange', () => {
     const chat = chatOfAddress();
@@ -414,9 +412,9 @@ function chatOfAddress() {
 }
 
 function ideas() {
-  $('ideas').replaceChildren(...IDEAS.map((words) => {
-    const button = el('button', { type: 'button' }, words);
-    button.addEventListener('click', () => say(words));
+  $('ideas').replaceChildren(...PAGE.ideas.map((text) => {
+    const button = el('button', { type: 'button' }, text);
+    button.addEventListener('click', () => say(text));
     return button;
   }));
 }
@@ -432,7 +430,7 @@ async function greet() {
     } catch (error) {
       if (error instanceof Refused && error.status === 401) return '/login';
       if (error instanceof Refused && error.status === 403) return '/ops'; // a key let this browser in: it may not speak here
-      lost(AWAY);
+      lost(LINE.disconnected);
       await pause(1000);
     }
   }

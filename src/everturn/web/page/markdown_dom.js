@@ -1,6 +1,7 @@
 // Draws the tree of markdown.js with DOM calls. Text becomes text nodes; no string is ever read as HTML.
 import { parse } from './markdown.js';
 import { el, copyButton } from './dom.js';
+import { MARKDOWN } from './texts.js';
 
 const INLINE = { strong: 'strong', em: 'em', strike: 'del' };
 
@@ -30,7 +31,7 @@ function blockNode(block) {
 
 function codeNode(block) {
   const code = el('code', {}, block.text);
-  const head = el('div', { class: 'code-head' }, el('span', {}, block.language || 'text'), copyButton(() => block.text, 'Copy the code'));
+  const head = el('div', { class: 'code-head' }, el('span', {}, block.language || MARKDOWN.noLanguage), copyButton(() => block.text, MARKDOWN.copyCode));
   return el('div', { class: 'code' }, head, el('pre', { tabindex: '0' }, code));
 }
 
@@ -49,7 +50,7 @@ function tableNode(block) {
   const cell = (tag) => (kids, n) => el(tag, { class: block.align[n] }, ...inlineNodes(kids));
   const head = el('thead', {}, el('tr', {}, ...block.head.map(cell('th'))));
   const body = el('tbody', {}, ...block.rows.map((row) => el('tr', {}, ...row.map(cell('td')))));
-  return el('div', { class: 'table', tabindex: '0', role: 'group', 'aria-label': 'Table' }, el('table', {}, head, body));
+  return el('div', { class: 'table', tabindex: '0', role: 'group', 'aria-label': MARKDOWN.table }, el('table', {}, head, body));
 }
 
 function inlineNodes(kids) {

@@ -1,12 +1,12 @@
-// Keeps a copy of the page and of what it showed last, so that a reload works while the gateway is away. The network always
+// Keeps a copy of the page and of what it showed last, so that a reload works while the gateway does not answer. The network always
 // goes first; the copy is only for when nobody answers.
 const CACHE = 'everturn-page';
 
 // The pages' own files: a first visit has loaded them before anybody could keep them, and a reload needs all of them.
 const ASSETS = [
   'base.css', 'composer.js', 'dom.js', 'draw.js', 'icon.svg', 'keeping.js', 'line.js', 'main.js', 'markdown.js', 'markdown_dom.js',
-  'ops/acts.js', 'ops/chart.js', 'ops/choices.js', 'ops/figures.js', 'ops/life.js', 'ops/lists.js', 'ops/main.js', 'ops/ops.css',
-  'ops/people.js', 'ops/table.js', 'ops/views.js', 'ops/words.js', 'outbox.js', 'page.css', 'side.js', 'talk.js',
+  'ops/acts.js', 'ops/chart.js', 'ops/choices.js', 'ops/lists.js', 'ops/main.js', 'ops/metrics.js', 'ops/ops.css', 'ops/people.js',
+  'ops/table.js', 'ops/texts.js', 'ops/timeline.js', 'ops/views.js', 'outbox.js', 'page.css', 'side.js', 'talk.js', 'texts.js',
 ];
 const FILES = ['/', '/ops', ...ASSETS.map((name) => `/assets/${name}`)];
 const SHOWN = ['/web/me', '/web/conversations']; // what a page asks for before it shows anything

@@ -1,5 +1,5 @@
 // What was written and not yet taken by the gateway. It is kept in the browser, over reloads, under the id it was given when
-// it was written: sent again after a doubt, it is recognised.
+// it was written: sent again after a lost answer, it is recognised.
 
 export class Outbox {
   constructor(storage, name = 'everturn.outbox') {

@@ -1,11 +1,11 @@
 // The list of conversations: title, age, state; search.
 import { $, age, asTitle, el } from './dom.js';
 import { ask } from './line.js';
+import { LIST, STATES } from './texts.js';
 
-const STATE = { working: 'working', asking: 'asks you', interrupted: 'interrupted', suspended: 'set aside', resume_pending: 'interrupted' };
 const QUIET_MS = 150;
 const ASKED_MS = 60_000;
-const NEEDS = ['dead_replies', 'doubtful', 'dead_messages', 'suspended'];
+const NEEDS = ['dead_replies', 'outbox_unknown', 'dead_messages', 'suspended'];
 
 export class Side {
   constructor(choose) {
@@ -25,13 +25,13 @@ export class Side {
   }
 
   async read() {
-    const words = $('search').value.trim();
+    const query = $('search').value.trim();
     const number = (this.asked += 1);
     try {
-      const found = await ask(`/web/conversations${words ? `?search=${encodeURIComponent(words)}` : ''}`);
-      if (number === this.asked) this.show(found, words);
+      const found = await ask(`/web/conversations${query ? `?search=${encodeURIComponent(query)}` : ''}`);
+      if (number === this.asked) this.show(found, query);
     } catch {
-      // the line says that the gateway is away; the list stays as it was
+      // the banner says that the page is disconnected; the list stays as it was
     }
   }
 
@@ -44,25 +44,25 @@ export class Side {
       const number = NEEDS.reduce((sum, name) => sum + (counts[name] ?? 0), 0);
       $('needs').hidden = !number;
       $('needs').textContent = number ? `${number} ` : '';
-      if (number) $('needs').append(el('span', { class: 'heard' }, number === 1 ? 'needs you' : 'need you'));
+      if (number) $('needs').append(el('span', { class: 'heard' }, LIST.attention(number)));
     } catch {
       // as it was
     }
   }
 
-  show({ conversations, now }, words) {
-    if (!words) this.known = conversations;
+  show({ conversations, now }, query) {
+    if (!query) this.known = conversations;
     const list = $('list');
     const focused = document.activeElement?.dataset?.chat;
     list.replaceChildren(...conversations.map((each) => this.line(each, now)));
     if (focused) [...list.querySelectorAll('button')].find((each) => each.dataset.chat === focused)?.focus();
     $('list-empty').hidden = conversations.length > 0;
-    $('list-empty').textContent = words ? 'Nothing was found.' : 'Conversations will be listed here.';
+    $('list-empty').textContent = query ? LIST.noMatch : LIST.empty;
   }
 
   line(each, now) {
-    const state = STATE[each.state] ?? (each.waiting ? 'waiting' : '');
-    const title = asTitle(each.title) || 'Untitled';
+    const state = STATES[each.state] ?? (each.queued ? STATES.queued : '');
+    const title = asTitle(each.title) || LIST.untitled;
     const button = el('button', { type: 'button', 'data-chat': each.chat, 'aria-current': each.chat === this.current ? 'page' : null },
       el('span', { class: 'name' }, title),
       el('span', { class: 'about' }, state ? el('span', { class: `state ${each.state}` }, state) : null, el('span', { class: 'faint' }, age(each.active_at, now))),

@@ -1,4 +1,4 @@
-// What one conversation holds, as values, and the list of things to show. A snapshot and the events after it go through the
+// The state of one conversation, and the list of items to show. A snapshot and the events after it go through the
 // same rules, so a reload shows what was shown before; applying an event twice changes nothing.
 
 const IN_PLACE = new Set(['progress', 'still_working']); // how a turn goes: of no interest when it is over
@@ -17,10 +17,10 @@ export function emptyTalk(chat) {
     rows: new Map(), // by seq
     said: new Map(), // accepted, and not in the transcript yet; by id
     told: new Map(), // notices, commands and their answers
-    answers: new Map(), // the last words of a turn, by turn
+    answers: new Map(), // the last text of a turn, by turn
     turns: new Map(), // state and attempt, by turn
     approvals: new Map(),
-    open: null, // the turn that is under way
+    open: null, // the turn that is open
     live: null, // what it shows right now
   };
 }
@@ -36,8 +36,8 @@ export function fromSnapshot(chat, snap, before = null) {
   for (const each of snap.approvals) talk.approvals.set(each.id, each);
   const known = new Set([...talk.rows.values()].map((row) => row.turn).filter(Boolean));
   if (snap.turn) known.add(snap.turn.turn);
-  const waiting = new Set(snap.waiting);
-  for (const event of snap.events) remember(talk, event, known, waiting);
+  const queued = new Set(snap.queued);
+  for (const event of snap.events) remember(talk, event, known, queued);
   claimIds(talk);
   if (before?.live && snap.turn && before.live.turn === snap.turn.turn) talk.live = before.live;
   return talk;
@@ -56,10 +56,10 @@ function keepEarlier(talk, before) {
 }
 
 /** An event of the past: only what belongs to what is shown. */
-function remember(talk, { seq, kind, data, at }, known, waiting) {
+function remember(talk, { seq, kind, data, at }, known, queued) {
   if (kind === 'message') {
     if (isCommand(data.text)) tellCommand(talk, data, at);
-    else talk.said.set(data.id, { id: data.id, text: data.text, at, past: !waiting.has(data.id) });
+    else talk.said.set(data.id, { id: data.id, text: data.text, at, past: !queued.has(data.id) });
   } else if (kind === 'turn' && known.has(data.turn)) {
     if (talk.open?.turn !== data.turn) talk.turns.set(data.turn, { ...data, at });
   } else if (kind === 'reply' && !data.turn) {
@@ -71,7 +71,7 @@ function remember(talk, { seq, kind, data, at }, known, waiting) {
   }
 }
 
-/** The words of a message are in the transcript: its id goes there. What is past and not there was withdrawn or undone. */
+/** The text of a message is in the transcript: its id goes there. What is past and not there was withdrawn or undone. */
 function claimIds(talk) {
   const ids = new Map();
   for (const each of talk.said.values()) ids.set(place(each.text, each.at), each.id);
@@ -113,7 +113,7 @@ export function happen(talk, { seq, kind, data, at }) {
     case 'turn': return turned(talk, data, at);
     case 'reply': return replied(talk, data, at);
     case 'notice': tellNotice(talk, seq, data, at); return '';
-    case 'approval': return asked(talk, data, at);
+    case 'approval': return noteApproval(talk, data, at);
     case 'delta': talk.live = data; return '';
     case 'added':
       if (talk.live?.turn === data.turn) talk.live = { turn: data.turn, text: talk.live.text + data.text };
@@ -153,7 +153,7 @@ function replied(talk, data, at) {
   return 'all'; // a command may have changed anything
 }
 
-function asked(talk, data, at) {
+function noteApproval(talk, data, at) {
   if (data.state === undefined || data.state === 'open') talk.approvals.set(data.id, { ...data, at });
   else talk.approvals.delete(data.id);
   return '';
@@ -289,12 +289,12 @@ function finishTurn(talk, item) {
 }
 
 function statusOf(talk, turn) {
-  if (talk.open?.turn === turn) return 'safe';
+  if (talk.open?.turn === turn) return 'saved';
   const state = talk.turns.get(turn)?.state ?? 'answered';
-  return { answered: 'answered', failed: 'failed', stopped: 'stopped', suspended: 'failed', rolled_back: 'stopped' }[state] ?? 'safe';
+  return { answered: 'answered', failed: 'failed', stopped: 'stopped', suspended: 'failed', rolled_back: 'stopped' }[state] ?? 'saved';
 }
 
 function statusOfSaid(talk, said) {
   for (const [turn, answer] of talk.answers) if (answer.to === said.id) return talk.turns.get(turn)?.state === 'failed' ? 'failed' : 'answered';
-  return 'safe';
+  return 'saved';
 }

@@ -1,20 +1,20 @@
-"""Chat completions as their clients read them: whole, or in chunks."""
+"""Chat completions in the OpenAI format: whole, or as a stream of chunks."""
 
 from __future__ import annotations
 
 from starlette.types import Send
 
-from everturn.decide.client_answer import Answered, grown
 from everturn.model import Json, ToolCall, Usage
-from everturn.store.operations.requests import Request
-from everturn.web.answers import encode
+from everturn.web.v1.rows.requests import RequestRow
+from everturn.web.v1.rules.answers import FinishedAnswer, grown
 from everturn.web.v1.sending import Stream
+from everturn.web.wire.answers import encode
 
 DONE = b"data: [DONE]\n\n"
 
 
-def completion(request: Request, answer: Answered, model: str) -> Json:
-    """A `chat.completion`."""
+def completion(request: RequestRow, answer: FinishedAnswer, model: str) -> Json:
+    """Return a `chat.completion`."""
     message: Json = {"role": "assistant", "content": answer.text or None, "refusal": None, "annotations": []}
     if answer.calls:
         message["tool_calls"] = [_call(call) for call in answer.calls]
@@ -25,28 +25,28 @@ def completion(request: Request, answer: Answered, model: str) -> Json:
 
 
 class ChatStream(Stream):
-    """Chunks; the last one but `[DONE]` has the usage, where it is wanted."""
+    """Streams chunks; the last one before `[DONE]` has the usage, if requested."""
 
-    def __init__(self, send: Send, request: Request, model: str, *, include_usage: bool) -> None:
+    def __init__(self, send: Send, request: RequestRow, model: str, *, include_usage: bool) -> None:
         super().__init__(send)
         self._head = {**_head(request, model), "object": "chat.completion.chunk"}
         self._usage = include_usage
         self._shown = ""
 
     async def begin(self) -> None:
-        """The head, and who speaks."""
+        """Send the response head, and the role."""
         await self.open()
         await self._chunk({"role": "assistant", "content": "", "refusal": None})
 
     async def show(self, text: str) -> None:
-        """What was added."""
+        """Send the added text."""
         more = grown(self._shown, text)
         self._shown = text
         if more:
             await self._chunk({"content": more})
 
-    async def end(self, _request: Request, answer: Answered) -> None:
-        """What is left of the answer, its calls, why it ends."""
+    async def end(self, _request: RequestRow, answer: FinishedAnswer) -> None:
+        """Send the rest of the answer, its calls, and the finish reason."""
         if answer.text:
             await self.show(answer.text)
         for place, call in enumerate(answer.calls):
@@ -62,11 +62,11 @@ class ChatStream(Stream):
         await self.data({**self._head, "choices": [choice], **({"usage": None} if self._usage else {})})
 
     async def data(self, value: Json) -> None:
-        """One event."""
+        """Send one event."""
         await self.emit(b"data: " + encode(value) + b"\n\n")
 
 
-def _head(request: Request, model: str) -> Json:
+def _head(request: RequestRow, model: str) -> Json:
     return {"id": f"chatcmpl-{request.id}", "created": int(request.at), "model": model, "system_fingerprint": None}
 
 
@@ -75,7 +75,7 @@ def _call(call: ToolCall) -> Json:
 
 
 def usage_json(usage: Usage) -> Json:
-    """What the turn used, all its model calls together."""
+    """Return the usage of the turn, summed over its model calls."""
     return {
         "prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,

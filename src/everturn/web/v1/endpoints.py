@@ -1,4 +1,4 @@
-"""`/v1`: the OpenAI API on top of sessions. A request is a message: committed first, answered by its turn, found again by its key."""
+"""`/v1`: the OpenAI API on top of sessions. A request is an inbox message: stored first, answered by its turn, found by its key."""
 
 from __future__ import annotations
 
@@ -13,29 +13,14 @@ from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
 
-from everturn.decide.client_answer import Answered, Problem, verdict
-from everturn.decide.client_request import (
-    Asked,
-    Malformed,
-    Said,
-    check_results,
-    fingerprint,
-    read_chat,
-    read_response,
-    to_fresh,
-    to_session,
-)
-from everturn.decide.keys import agent_of, session_key
-from everturn.decide.sharing import may_take
 from everturn.errors import Conflict, Full, StoreUnavailable, TooLong
-from everturn.model import Brought, Inbound, Json, SessionSource
+from everturn.model import Inbound, Json, RequestExtras, SessionSource
+from everturn.sessions.rules.keys import agent_of, session_key
 from everturn.store.interface import Store
-from everturn.store.operations.requests import Request, calls_asked, first_start, request_by_id, request_by_name
-from everturn.web.access import Access, still_in
-from everturn.web.answers import Reply, answer, encode, retry_after
-from everturn.web.events import Hub, until_gone
-from everturn.web.messages import Accept, bounded_body, person_of
-from everturn.web.queries import header_of
+from everturn.web.access import Access, access_check
+from everturn.web.chat.events import EventSource, until_gone
+from everturn.web.chat.messages import Accept, bounded_body, person_of
+from everturn.web.rules.sharing import may_take
 from everturn.web.v1.chat import ChatStream, completion
 from everturn.web.v1.errors import (
     NotPossible,
@@ -46,8 +31,23 @@ from everturn.web.v1.errors import (
     problem_reply,
     stopping,
 )
-from everturn.web.v1.following import Following, Silence
+from everturn.web.v1.following import Following, NoAudience
 from everturn.web.v1.responses import ResponseStream, response
+from everturn.web.v1.rows.requests import RequestRow, calls_asked, first_start, request_by_id, request_by_name
+from everturn.web.v1.rules.answers import CompletionError, FinishedAnswer, verdict
+from everturn.web.v1.rules.requests import (
+    MalformedRequest,
+    ParsedRequest,
+    SessionInput,
+    check_results,
+    fingerprint,
+    read_chat,
+    read_response,
+    to_session,
+    to_standalone,
+)
+from everturn.web.wire.answers import CompleteResponse, answer, encode, retry_after
+from everturn.web.wire.queries import header_of
 
 BELOW = b"/v1/"
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
@@ -58,23 +58,23 @@ LONGEST_NUMBER = 19
 
 
 class Clients(Protocol):
-    """How programs and their sessions are addressed; a ValueError's text tells the sender what is wrong."""
+    """Maps clients and their sessions to sources and ids; a ValueError's text tells the sender what is wrong."""
 
     @property
     def name(self) -> str:
-        """The platform."""
+        """The platform's name."""
         ...
 
     def session(self, client: str, name: str) -> SessionSource:
-        """A session that its client has named."""
+        """Return the source of a session that its client named."""
         ...
 
     def call(self, client: str, name: str) -> SessionSource:
-        """A call that stands alone."""
+        """Return the source of a standalone call."""
         ...
 
     def stored_id(self, client: str, key: str) -> str:
-        """The id of a client's request."""
+        """Return the stored id of a client's request."""
         ...
 
 
@@ -88,12 +88,12 @@ class V1Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One request that was read."""
+class V1Call:
+    """One parsed request."""
 
     path: str
     client: str
-    asked: Asked
+    asked: ParsedRequest
     body: bytes
     key: str | None  # its Idempotency-Key
     session: str | None
@@ -101,15 +101,15 @@ class Call:
 
     @property
     def param(self) -> str:
-        """Where the conversation stands in its body."""
+        """The field of the body that has the conversation."""
         return "messages" if self.path == CHAT else "input"
 
 
 class V1:
-    """An ASGI application for everything below `/v1/`. Who is here was let in."""
+    """The ASGI application below `/v1/`. Requests are authenticated before."""
 
     def __init__(
-        self, parts: V1Parts, *, accept: Accept, store: Store, hub: Hub, access: Access, heartbeat_s: float
+        self, parts: V1Parts, *, accept: Accept, store: Store, hub: EventSource, access: Access, heartbeat_s: float
     ) -> None:
         self._parts = parts
         self._accept = accept
@@ -127,11 +127,11 @@ class V1:
             await self._answer(scope, receive, send)
         except NotPossible as error:
             await answer(send, error.reply)
-        except Malformed as error:
+        except MalformedRequest as error:
             await answer(send, malformed(error))
 
     def close(self) -> None:
-        """End what waits, now or after its commit: its clients come back with their keys."""
+        """End all waiting requests: their clients retry with their Idempotency-Key."""
         self._closing = True
         for task in list(self._open):
             task.cancel()
@@ -145,10 +145,10 @@ class V1:
                 await self._following(call, receive, send)
             return
         _only("GET", method, path)
-        await answer(send, Reply(200, encode(await self._look(path, scope))))
+        await answer(send, CompleteResponse(200, encode(await self._look(path, scope))))
 
     async def _look(self, path: str, scope: Scope) -> Json:
-        """What is only looked at."""
+        """Answer a GET."""
         if path == "/v1/models":
             return {"object": "list", "data": [await self._model(name) for name in self._parts.models]}
         if path.startswith("/v1/models/"):
@@ -156,7 +156,7 @@ class V1:
         if path.startswith(RESPONSES + "/"):
             found = await self._response(path.removeprefix(RESPONSES + "/"), client_of(scope))
             return response(found, verdict(found.seen))
-        raise not_possible(404, f"there is nothing at {path[:200]}")
+        raise not_possible(404, f"no such endpoint: {path[:200]}")
 
     async def _model(self, name: str) -> Json:
         made = int(await self._store.read(first_start))
@@ -165,20 +165,20 @@ class V1:
     def _known(self, model: str) -> str:
         if model not in self._parts.models:
             there = ", ".join(self._parts.models)
-            raise not_possible(404, f"there is no model {model[:100]!r}; there is: {there}", "model", "model_not_found")
+            raise not_possible(404, f"no such model: {model[:100]!r}; available: {there}", "model", "model_not_found")
         return model
 
-    async def _response(self, given: str, client: str) -> Request:
-        """A response of this client's that may be seen again; nobody learns whether another's exists."""
+    async def _response(self, given: str, client: str) -> RequestRow:
+        """Return a stored response of this client; one of another client looks as if it did not exist."""
         number = given.removeprefix("resp_")
         plain = number != given and number.isascii() and number.isdecimal() and len(number) <= LONGEST_NUMBER
         found = await self._store.read(request_by_id, int(number), self._platform) if plain else None
-        about = found.brought.about if found is not None else {}
+        about = found.extras.about if found is not None else {}
         if found is None or found.source.user_id != client or about.get("store") is not True:
-            raise not_possible(404, f"there is no response {given[:100]!r}", "response_id")
+            raise not_possible(404, f"no such response: {given[:100]!r}", "response_id")
         return found
 
-    async def _call(self, path: str, scope: Scope, receive: Receive) -> Call | None:
+    async def _call(self, path: str, scope: Scope, receive: Receive) -> V1Call | None:
         most = self._parts.most_body
         body = await bounded_body(scope, receive, most)
         if body is None:
@@ -189,16 +189,16 @@ class V1:
         self._known(asked.model)
         session = _header(scope, b"x-everturn-session") or asked.session
         key = _header(scope, b"idempotency-key")
-        return Call(path, client_of(scope), asked, body, key, session, still_in(self._access, scope))
+        return V1Call(path, client_of(scope), asked, body, key, session, access_check(self._access, scope))
 
-    async def _inbound(self, call: Call) -> Inbound:
-        """The request as a message."""
+    async def _inbound(self, call: V1Call) -> Inbound:
+        """Convert the request to an inbox message."""
         clients, asked = self._parts.clients, call.asked
         name = call.key if call.key is not None else secrets.token_hex(16)
         try:
             number = clients.stored_id(call.client, name)
             source, said = await self._place(call, hashlib.sha256(name.encode()).hexdigest()[:32])
-        except Malformed:
+        except MalformedRequest:
             raise
         except ValueError as error:
             raise not_possible(400, str(error)) from None
@@ -207,33 +207,33 @@ class V1:
             "metadata": asked.metadata,
             "previous": asked.previous,
         }
-        brought = Brought(rows=said.rows, instructions=asked.instructions, tools=asked.tools, about=about)
+        extras = RequestExtras(rows=said.rows, instructions=asked.instructions, tools=asked.tools, about=about)
         mark = fingerprint(call.path, call.session or "", call.body)
-        return Inbound(id=number, source=source, text=said.words, agent=asked.model, brought=brought, fingerprint=mark)
+        return Inbound(id=number, source=source, text=said.text, agent=asked.model, extras=extras, fingerprint=mark)
 
-    async def _place(self, call: Call, fresh: str) -> tuple[SessionSource, Said]:
-        """Where it is said, and what of it is new there."""
+    async def _place(self, call: V1Call, fresh: str) -> tuple[SessionSource, SessionInput]:
+        """Return the request's source, and its input that is new there."""
         clients, asked = self._parts.clients, call.asked
         if asked.previous is not None:
             before = await self._response(asked.previous, call.client)
             if agent_of(before.key) != asked.model:
-                raise not_possible(400, f"that response is of the model {agent_of(before.key)!r}", "model")
+                raise not_possible(400, f"previous_response_id is of the model {agent_of(before.key)!r}", "model")
             return before.source, await self._new(before.source, asked, call.param)
         if call.session is not None:
             source = clients.session(call.client, call.session)
             return source, await self._new(source, asked, call.param)
-        return clients.call(call.client, fresh), to_fresh(asked, call.param)
+        return clients.call(call.client, fresh), to_standalone(asked, call.param)
 
-    async def _new(self, source: SessionSource, asked: Asked, param: str) -> Said:
-        """What of it is new in a session that goes on."""
+    async def _new(self, source: SessionSource, asked: ParsedRequest, param: str) -> SessionInput:
+        """Return the input that is new in an existing session."""
         said = to_session(asked)
         if any(row.role == "tool" for row in said.rows):
             key = session_key(source, agent=asked.model)  # a direct chat: no isolation changes it
             check_results(said, await self._store.read(calls_asked, key), param)
         return said
 
-    async def _stored(self, call: Call) -> Request:
-        """The request's rows, committed: now, or when it was asked first."""
+    async def _stored(self, call: V1Call) -> RequestRow:
+        """Store the request, unless it was stored before, and return its row."""
         inbound = await self._inbound(call)
         try:
             await self._accept(inbound)
@@ -241,16 +241,16 @@ class V1:
             raise NotPossible(not_accepted(error)) from None
         found = await self._store.read(request_by_name, inbound.id, self._platform)
         if found is None:
-            raise not_possible(503, "the request was stored and cannot be found; send it again")
+            raise not_possible(503, "the request was stored but cannot be found; send it again")
         return found
 
-    async def _following(self, call: Call, receive: Receive, send: Send) -> None:
-        """Store it, then follow it until it ends, its client goes, or we do. The turn goes on whoever goes."""
+    async def _following(self, call: V1Call, receive: Receive, send: Send) -> None:
+        """Store the request, then follow it until it ends, its client leaves, or the gateway stops. The turn continues anyway."""
         if not may_take(self._clients[call.client], MOST_OF_ONE, MOST_OPEN - len(self._open)):
-            await answer(send, error_reply(429, "too many requests of yours wait for an answer", retry_after(FULL_S)))
+            await answer(send, error_reply(429, "too many of your requests wait for an answer", retry_after(FULL_S)))
             return
         request = await self._stored(call)
-        if self._closing:  # meanwhile: nobody would end it
+        if self._closing:  # meanwhile: nothing would end it
             raise NotPossible(stopping())
         exchange = _Exchange(self.following, call, request, send)
         working = asyncio.ensure_future(exchange.run())
@@ -270,9 +270,9 @@ class V1:
 
 
 class _Exchange:
-    """One request and the way its answer takes."""
+    """Follows one request and sends its answer."""
 
-    def __init__(self, following: Following, call: Call, request: Request, send: Send) -> None:
+    def __init__(self, following: Following, call: V1Call, request: RequestRow, send: Send) -> None:
         self._following = following
         self._call = call
         self._request = request
@@ -286,26 +286,26 @@ class _Exchange:
         return ResponseStream(self._send, self._request)
 
     async def run(self) -> None:
-        """To its end. What has failed already is an error, not a stream."""
+        """Follow the request and send its answer. A request that has failed already gets an error, not a stream."""
         found = verdict(self._request.seen)
-        if self._stream is not None and not isinstance(found, Problem):
+        if self._stream is not None and not isinstance(found, CompletionError):
             await self._stream.begin()
-        audience = self._stream if self._stream is not None and self._stream.started else Silence()
+        audience = self._stream if self._stream is not None and self._stream.started else NoAudience()
         request, ended = await self._following.ended(self._request, audience, self._call.admitted)
-        if isinstance(ended, Answered):
+        if isinstance(ended, FinishedAnswer):
             await self._answered(request, ended)
         else:
             await self._unanswered(request, ended)
 
-    async def _answered(self, request: Request, ended: Answered) -> None:
+    async def _answered(self, request: RequestRow, ended: FinishedAnswer) -> None:
         if self._stream is not None:
             await self._stream.end(request, ended)
             return
         chat = self._call.path == CHAT
         whole = completion(request, ended, self._call.asked.model) if chat else response(request, ended)
-        await answer(self._send, Reply(200, encode(whole)))
+        await answer(self._send, CompleteResponse(200, encode(whole)))
 
-    async def _unanswered(self, request: Request, problem: Problem) -> None:
+    async def _unanswered(self, request: RequestRow, problem: CompletionError) -> None:
         if self._stream is None or not self._stream.started:
             await answer(self._send, problem_reply(problem))
         elif isinstance(self._stream, ResponseStream) and problem.final:
@@ -314,7 +314,7 @@ class _Exchange:
             await self._stream.break_off(problem_reply(problem).body)
 
     async def conclude(self, working: asyncio.Future[None]) -> None:
-        """What to say when it did not come to its own end."""
+        """Send the error of an exchange that failed or was cancelled."""
         if not working.cancelled():
             error = working.exception()
             if error is None:
@@ -331,7 +331,7 @@ class _Exchange:
 
 
 def client_of(scope: Scope) -> str:
-    """Who asks: sessions and Idempotency-Keys are theirs alone. No key's name is that of the owner."""
+    """Return the client's id, which scopes sessions and Idempotency-Keys. No key can be named owner."""
     return person_of(scope) or "owner"
 
 
@@ -339,7 +339,7 @@ def _only(method: str, given: str, path: str) -> None:
     if given != method and path in {CHAT, RESPONSES}:
         raise not_possible(405, f"use {method} here, not {given}")
     if given != method:
-        raise not_possible(404 if given == "POST" else 405, f"{given} is not possible at {path[:200]}")
+        raise not_possible(404 if given == "POST" else 405, f"the method {given} is not allowed for {path[:200]}")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:

@@ -1,14 +1,14 @@
-"""Errors in the shape that clients of the OpenAI API turn into their typed exceptions."""
+"""Errors in the OpenAI format, which clients turn into their typed exceptions."""
 
 from __future__ import annotations
 
 import msgspec
 
-from everturn.decide.client_answer import Problem
-from everturn.decide.client_request import Malformed
 from everturn.errors import Conflict, EverturnError, Full, TooLong
 from everturn.model import Json
-from everturn.web.answers import RETRY_AFTER_S, Header, Reply, encode, retry_after
+from everturn.web.v1.rules.answers import CompletionError
+from everturn.web.v1.rules.requests import MalformedRequest
+from everturn.web.wire.answers import RETRY_AFTER_S, CompleteResponse, Header, encode, retry_after
 
 NO_RETRY: Header = (b"x-should-retry", b"false")
 _INVALID = "invalid_request_error"
@@ -28,15 +28,15 @@ _SERVER = ("server_error", "internal_error")
 
 
 class NotPossible(Exception):
-    """The request ends here; the reply says why."""
+    """The request failed; the reply says why."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: CompleteResponse) -> None:
         super().__init__(reply.status)
         self.reply = reply
 
 
 def not_possible(status: int, message: str, param: str | None = None, code: str | None = None) -> NotPossible:
-    """What to raise."""
+    """Return the exception to raise."""
     return NotPossible(error_reply(status, message, param=param, code=code))
 
 
@@ -47,14 +47,14 @@ def _error(status: int, message: str, *, param: str | None = None, code: str | N
 
 def error_reply(
     status: int, message: str, *headers: Header, param: str | None = None, code: str | None = None
-) -> Reply:
-    """An error. A conflict is not solved by asking again: clients that would are told so."""
+) -> CompleteResponse:
+    """Return an error response. A conflict also says that a retry does not help."""
     more = (*headers, NO_RETRY) if status == 409 and NO_RETRY not in headers else headers
-    return Reply(status, encode(_error(status, message, param=param, code=code)), more)
+    return CompleteResponse(status, encode(_error(status, message, param=param, code=code)), more)
 
 
-def shaped(reply: Reply) -> Reply:
-    """One of the gateway's own refusals, in this shape."""
+def to_openai_error(reply: CompleteResponse) -> CompleteResponse:
+    """Convert one of the gateway's own error responses to the OpenAI format."""
     try:
         why = str(msgspec.json.decode(reply.body, type=dict[str, object])["error"])
     except (msgspec.MsgspecError, KeyError):
@@ -62,16 +62,16 @@ def shaped(reply: Reply) -> Reply:
     return error_reply(reply.status, why, *reply.headers)
 
 
-def malformed(error: Malformed) -> Reply:
-    """What its sender can mend."""
+def malformed(error: MalformedRequest) -> CompleteResponse:
+    """Return a MalformedRequest as a 400."""
     return error_reply(400, str(error), param=error.param, code=error.code)
 
 
-def not_accepted(error: EverturnError) -> Reply:
-    """Why the request was not stored."""
+def not_accepted(error: EverturnError) -> CompleteResponse:
+    """Return the error of a request that was not stored."""
     match error:
         case Conflict():
-            why = "this Idempotency-Key was used before, for another request; send this one under a new key"
+            why = "this Idempotency-Key was used before, for another request; send this one with a new key"
             return error_reply(409, why, code="idempotency_key_reused")
         case Full():
             return error_reply(429, str(error), retry_after(error.retry_after_s), code="queue_full")
@@ -83,12 +83,12 @@ def not_accepted(error: EverturnError) -> Reply:
             )
 
 
-def problem_reply(problem: Problem) -> Reply:
-    """Why there is no answer."""
+def problem_reply(problem: CompletionError) -> CompleteResponse:
+    """Return the error of a request that has no answer."""
     return error_reply(problem.status, problem.message, NO_RETRY, code=problem.code)
 
 
-def stopping() -> Reply:
-    """The gateway ends before the answer is there."""
+def stopping() -> CompleteResponse:
+    """Return the error of a request that waits while the gateway stops."""
     why = "the gateway is stopping; send the request again with its Idempotency-Key"
     return error_reply(503, why, retry_after(1), code="restarting")

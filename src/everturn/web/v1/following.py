@@ -1,4 +1,4 @@
-"""Following a request to its end. The store says how it stands; the hub only says when to look, and what is being said."""
+"""Follows a request to its end. The store has its state; the hub only signals changes, and has the text that streams."""
 
 from __future__ import annotations
 
@@ -6,47 +6,47 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from everturn.decide.client_answer import Answered, Pending, Problem, verdict
 from everturn.model import Hint
 from everturn.store.interface import Store
-from everturn.store.operations.requests import Request, request_by_id
-from everturn.web.events import Delta, Hub
+from everturn.web.chat.events import Delta, EventSource
 from everturn.web.v1.errors import not_possible
+from everturn.web.v1.rows.requests import RequestRow, request_by_id
+from everturn.web.v1.rules.answers import CompletionError, FinishedAnswer, Pending, verdict
 
 T = TypeVar("T")
-Ended = Answered | Problem
+Ended = FinishedAnswer | CompletionError
 
 
 class Audience(Protocol):
-    """Who is told while a request is worked on."""
+    """Receives the progress of a request."""
 
     async def show(self, text: str) -> None:
-        """The answer's text so far."""
+        """Show the answer's text so far."""
         ...
 
     async def beat(self) -> None:
-        """A sign of life."""
+        """Send a heartbeat."""
         ...
 
 
-class Silence:
-    """Somebody who only wants the end."""
+class NoAudience:
+    """Ignores progress, for a request that is not streamed."""
 
     async def show(self, text: str) -> None:
-        """Not wanted."""
+        """Do nothing."""
 
     async def beat(self) -> None:
-        """Not wanted."""
+        """Do nothing."""
 
 
-class _Again:
-    """Something that is no event: look again."""
+class _Recheck:
+    """A signal without an event: check access again."""
 
 
 class Following:
-    """Follows requests of one platform; each may be followed by many, and ends the same for all."""
+    """Follows requests of one platform; many clients may follow one, and all get the same end."""
 
-    def __init__(self, hub: Hub, store: Store, platform: str, heartbeat_s: float) -> None:
+    def __init__(self, hub: EventSource, store: Store, platform: str, heartbeat_s: float) -> None:
         self._hub = hub
         self._store = store
         self._platform = platform
@@ -54,9 +54,9 @@ class Following:
         self._watches: set[object] = set()
 
     async def ended(
-        self, request: Request, audience: Audience, admitted: Callable[[], Awaitable[bool]] | None
-    ) -> tuple[Request, Ended]:
-        """Wait until there is an answer, or a reason why not. Watch before reading: nothing falls between the two."""
+        self, request: RequestRow, audience: Audience, admitted: Callable[[], Awaitable[bool]] | None
+    ) -> tuple[RequestRow, Ended]:
+        """Wait until there is an answer, or an error. Watches before it reads, so that no change is missed."""
         watch = self._hub.watch(request.key)
         self._watches.add(watch)
         try:
@@ -72,13 +72,13 @@ class Following:
             self._watches.discard(watch)
             self._hub.leave(watch, request.key)
 
-    def look_again(self) -> None:
-        """Somebody's key was revoked: whoever waits is asked for theirs again."""
+    def recheck_access(self) -> None:
+        """Let every waiting request check its key again, after a key was revoked."""
         for watch in list(self._watches):
-            watch.put(_Again())  # type: ignore[attr-defined]
+            watch.put(_Recheck())  # type: ignore[attr-defined]
 
-    async def _until_news(self, watch: object, request: Request, audience: Audience) -> None:
-        """Show what is said until something happens that only the store can tell."""
+    async def _until_news(self, watch: object, request: RequestRow, audience: Audience) -> None:
+        """Show the streamed text until the store must be read again."""
         await self._show(request, audience)
         while True:
             try:
@@ -92,8 +92,8 @@ class Following:
             elif not isinstance(item, Hint):
                 return
 
-    async def _show(self, request: Request, audience: Audience) -> None:
-        """The newest text of its turn: a slow reader skips what is outdated."""
+    async def _show(self, request: RequestRow, audience: Audience) -> None:
+        """Show the newest text of its turn: a slow reader skips older versions."""
         live = self._hub.live(request.key)
         if live is not None and live.turn == str(request.turn):
             await audience.show(live.text)

@@ -1,62 +1,62 @@
-"""Responses as their clients read them: whole, or as events in the documented order."""
+"""Responses in the OpenAI format: whole, or as events in the documented order."""
 
 from __future__ import annotations
 
 from starlette.types import Send
 
-from everturn.decide.client_answer import Answered, Pending, Problem, Verdict, grown
-from everturn.decide.keys import agent_of
 from everturn.model import Json, ToolCall, Usage
-from everturn.store.operations.requests import Request
-from everturn.web.answers import encode
+from everturn.sessions.rules.keys import agent_of
+from everturn.web.v1.rows.requests import RequestRow
+from everturn.web.v1.rules.answers import CompletionError, FinishedAnswer, Pending, Verdict, grown
 from everturn.web.v1.sending import Stream
+from everturn.web.wire.answers import encode
 
 _STATUS = {"length": "incomplete"}
 
 
-def response(request: Request, found: Verdict) -> Json:
-    """A `response`."""
+def response(request: RequestRow, found: Verdict) -> Json:
+    """Return a `response`."""
     return {
         **_plain(request), "status": status_of(found), "output": _output(request, found),
         "error": {"code": "server_error", "message": found.message} if status_of(found) == "failed" else None,  # type: ignore[union-attr]
         "incomplete_details": {"reason": "max_output_tokens"} if status_of(found) == "incomplete" else None,
-        "usage": _usage(found.usage) if isinstance(found, Answered) else None,
+        "usage": _usage(found.usage) if isinstance(found, FinishedAnswer) else None,
     }  # fmt: skip
 
 
 def status_of(found: Verdict) -> str:
-    """How a response stands."""
-    if isinstance(found, Answered):
+    """Return the status of a response."""
+    if isinstance(found, FinishedAnswer):
         return _STATUS.get(found.finish, "completed")
     if isinstance(found, Pending):
         return "in_progress" if found.running else "queued"
     return "failed" if found.final else "in_progress"
 
 
-def _plain(request: Request) -> Json:
-    brought = request.brought
+def _plain(request: RequestRow) -> Json:
+    extras = request.extras
     tools = [
         {"type": "function", "name": each.name, "description": each.description, "parameters": each.parameters, "strict": False}
-        for each in brought.tools
+        for each in extras.tools
     ]  # fmt: skip
     return {
         "id": f"resp_{request.id}", "object": "response", "created_at": int(request.at), "background": False,
-        "model": agent_of(request.key), "instructions": brought.instructions or None, "tools": tools,
-        "metadata": brought.about.get("metadata", {}), "previous_response_id": brought.about.get("previous"),
-        "store": brought.about.get("store", True), "parallel_tool_calls": True, "tool_choice": "auto",
+        "model": agent_of(request.key), "instructions": extras.instructions or None, "tools": tools,
+        "metadata": extras.about.get("metadata", {}), "previous_response_id": extras.about.get("previous"),
+        "store": extras.about.get("store", True), "parallel_tool_calls": True, "tool_choice": "auto",
         "max_output_tokens": None, "temperature": None, "top_p": None, "truncation": "disabled", "user": None,
         "reasoning": {"effort": None, "summary": None}, "text": {"format": {"type": "text"}},
     }  # fmt: skip
 
 
-def _output(request: Request, found: Verdict) -> list[Json]:
-    if not isinstance(found, Answered):
+def _output(request: RequestRow, found: Verdict) -> list[Json]:
+    if not isinstance(found, FinishedAnswer):
         return []
-    words = [_message(request, found.text, status_of(found))] if found.text else []
-    return [*words, *(_call(call, "completed") for call in found.calls)]
+    text = [_message(request, found.text, status_of(found))] if found.text else []
+    return [*text, *(_call(call, "completed") for call in found.calls)]
 
 
-def _message(request: Request, text: str | None, status: str) -> Json:
+def _message(request: RequestRow, text: str | None, status: str) -> Json:
     content = [] if text is None else [_part(text)]
     return {"id": f"msg_{request.id}", "type": "message", "role": "assistant", "status": status, "content": content}
 
@@ -82,9 +82,9 @@ def _usage(usage: Usage) -> Json:
 
 
 class ResponseStream(Stream):
-    """Numbered events. The message is opened with its first words: an answer may be calls alone."""
+    """Streams numbered events. The message starts with its first text: an answer may consist of calls alone."""
 
-    def __init__(self, send: Send, request: Request) -> None:
+    def __init__(self, send: Send, request: RequestRow) -> None:
         super().__init__(send)
         self._request = request
         self._item = f"msg_{request.id}"
@@ -92,14 +92,14 @@ class ResponseStream(Stream):
         self._shown: str | None = None
 
     async def begin(self) -> None:
-        """It exists, and is worked on."""
+        """Send response.created and response.in_progress."""
         await self.open()
         now = response(self._request, Pending(running=True))
         await self._event("response.created", response=now)
         await self._event("response.in_progress", response=now)
 
     async def show(self, text: str) -> None:
-        """What was added."""
+        """Send the added text."""
         if self._shown is None:
             await self._open_message()
         more = grown(self._shown or "", text)
@@ -107,8 +107,8 @@ class ResponseStream(Stream):
         if more:
             await self._text("response.output_text.delta", delta=more, logprobs=[])
 
-    async def end(self, request: Request, answer: Answered) -> None:
-        """What is left of the answer, its calls, and the whole."""
+    async def end(self, request: RequestRow, answer: FinishedAnswer) -> None:
+        """Send the rest of the answer, its calls, and the whole response."""
         if answer.text:
             await self.show(answer.text)
         if self._shown is not None:
@@ -119,8 +119,8 @@ class ResponseStream(Stream):
         await self._event(f"response.{whole['status']}", response=whole)
         await self.close()
 
-    async def failed(self, request: Request, problem: Problem) -> None:
-        """There is no answer, and will be none."""
+    async def failed(self, request: RequestRow, problem: CompletionError) -> None:
+        """Send response.failed."""
         await self._event("response.failed", response=response(request, problem))
         await self.close()
 
@@ -129,7 +129,7 @@ class ResponseStream(Stream):
         await self._event("response.output_item.added", output_index=0, item=item)
         await self._text("response.content_part.added", part=_part(""))
 
-    async def _close_message(self, answer: Answered) -> None:
+    async def _close_message(self, answer: FinishedAnswer) -> None:
         text = answer.text or self._shown or ""
         item = _message(self._request, text, status_of(answer))
         await self._text("response.output_text.done", text=text, logprobs=[])

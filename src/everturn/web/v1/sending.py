@@ -1,21 +1,21 @@
-"""A stream of server-sent events that ends in form, or with an error that its client raises."""
+"""A stream of server-sent events. It ends properly, or with an error that its client raises."""
 
 from __future__ import annotations
 
 from starlette.types import Send
 
-from everturn.web.events import HEAD, HEARTBEAT
+from everturn.web.chat.events import HEAD, HEARTBEAT
 
 
 class Stream:
-    """One answer on its way."""
+    """One streamed response."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.started = False
 
     async def open(self) -> None:
-        """The answer's head: from here on an error is an event."""
+        """Send the response head: from then on an error is an event."""
         self.started = True
         await self._send({"type": "http.response.start", "status": 200, "headers": HEAD})
 
@@ -24,14 +24,14 @@ class Stream:
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def beat(self) -> None:
-        """A comment: somebody is still here."""
+        """Send a comment as heartbeat."""
         await self.emit(HEARTBEAT)
 
     async def break_off(self, error: bytes) -> None:
-        """It cannot go on: clients raise what this says."""
+        """Send an error, which clients raise, and end the stream."""
         await self.emit(b"data: " + error + b"\n\n")
         await self.close()
 
     async def close(self) -> None:
-        """The end."""
+        """End the stream."""
         await self._send({"type": "http.response.body", "body": b""})

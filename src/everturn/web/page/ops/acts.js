@@ -1,13 +1,13 @@
-// What the operator asked for and is not yet known to be done. Each has an id and is kept in the browser, over reloads: when the
-// answer was lost the same is asked again with the same id, and the gateway does it once.
+// Actions that the operator requested and that are not yet known to be done. Each has an id and is kept in the browser, over reloads: when the
+// answer is lost the page requests it again with the same id, and the gateway does it once.
 import { Refused, post } from '../line.js';
 import { Outbox, newId } from '../outbox.js';
-import { capital } from './words.js';
+import { ACTION } from './texts.js';
 
 const AGAIN = new Set([401, 408, 421, 429, 500, 502, 503, 504]);
 
 export class Acts {
-  /** `tell` has: changed() when something to be shown changed, said(words, ok, about, back) for the person, done(), loggedOut(). */
+  /** `tell` has: changed() when something to be shown changed, said(text, ok, about, back) for the person, done(), loggedOut(). */
   constructor(storage, tell, send = post, later = (act, ms) => setTimeout(act, ms)) {
     this.kept = new Outbox(storage, 'everturn.acts');
     this.tell = tell;
@@ -17,7 +17,7 @@ export class Acts {
     this.refused = new Map();
   }
 
-  /** Ask for it: `about` is the row it is about, `name` what the button says, `of` whom or what it is done to, `done` what is said then, `back`
+  /** Request it: `about` is the row it is about, `name` what the button says, `of` whom or what it is done to, `done` what is said then, `back`
    * what is said if the row is there again all the same. */
   begin(path, body, about, { name, of, done, back }) {
     if (this.pending(about)) return;
@@ -60,13 +60,13 @@ export class Acts {
       const { said } = await this.send(item.chat, JSON.parse(item.text));
       this.kept.remove(item.id);
       this.tell.changed();
-      this.tell.said(item.done ?? `${capital(item.of ?? item.name)}: ${said || 'done.'}`, true, item.about, item.back);
+      this.tell.said(item.done ?? ACTION.result(item.of ?? item.name, said), true, item.about, item.back);
     } catch (error) {
       if (!(error instanceof Refused) || AGAIN.has(error.status)) throw error;
       this.kept.remove(item.id);
       this.refused.set(item.about, error.message);
       this.tell.changed();
-      this.tell.said(`${capital(item.of ?? item.name)}: not done: ${error.message}`, false, item.about);
+      this.tell.said(ACTION.refusedBy(item.of ?? item.name, error.message), false, item.about);
     }
     this.tell.done();
   }

@@ -1,12 +1,13 @@
 // Small charts, drawn as SVG by hand. The geometry is pure; the drawing follows the width it is given.
 import { el } from '../dom.js';
+import { CHARTS } from './texts.js';
 
-const LETTER = 6.4;
+const CHAR_PX = 6.4;
 const SPACE = { left: 46, right: 8, top: 8, bottom: 22 };
 const HEIGHT = 170;
 const EVERY = [1, 2, 4, 8, 12, 16, 24, 28, 32, 48, 96]; // whole hours or days for the buckets we get
 
-/** Round figures for an axis from nothing to `most`; the last is at least as large as `most`. */
+/** Round numbers for an axis from nothing to `most`; the last is at least as large as `most`. */
 export function ticks(most, wanted = 4) {
   const rough = Math.max(most, 1e-9) / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -16,7 +17,7 @@ export function ticks(most, wanted = 4) {
   return found;
 }
 
-/** Whole figures when things are counted. */
+/** Whole numbers where things are counted. */
 export const wholeTicks = (most) => (most < 4 ? Array.from({ length: Math.max(1, Math.ceil(most)) + 1 }, (_, n) => n) : ticks(most));
 
 /** Which buckets have a label below: as many as there is room for, at even distances. */
@@ -26,7 +27,7 @@ export function labelled(buckets, width, room = 62) {
   return Array.from({ length: Math.ceil(buckets / every) }, (_, n) => n * every);
 }
 
-/** Counted figures of an hour or a day together: few bars are read at a glance. `shift` is how far our clocks are from UTC. */
+/** The counts of an hour or a day together: few bars are read at a glance. `shift` is how far our clocks are from UTC. */
 export function summed(rows, names, length, shift = 0) {
   const bars_ = new Map();
   for (const row of rows) {
@@ -38,7 +39,7 @@ export function summed(rows, names, length, shift = 0) {
   return [...bars_.values()];
 }
 
-/** Stacked bars: a rectangle for each figure that is not nothing. */
+/** Stacked bars: a rectangle for each value that is not zero. */
 export function bars(rows, names, box, most) {
   const wide = box.width / Math.max(rows.length, 1);
   return rows.flatMap((row, n) => {
@@ -52,7 +53,7 @@ export function bars(rows, names, box, most) {
   });
 }
 
-/** A line through the figures that are there; where there are none it is broken. A figure alone is a dot. */
+/** A line through the values that are there; it breaks where a value is missing. A value alone is a dot. */
 export function path(rows, name, box, most) {
   const wide = box.width / Math.max(rows.length, 1);
   const there = (n) => rows[n] !== undefined && rows[n][name] !== null && rows[n][name] !== undefined;
@@ -76,15 +77,15 @@ function svg(tag, attributes = {}, ...kids) {
 }
 
 export class Chart {
-  /** `series`: {name, words}; `kind`: bars or lines; `say(value)` writes a figure; `label(at)` and `when(at)` write times. */
+  /** `series`: {name, label}; `kind`: bars or lines; `say(value)` writes a value; `label(at)` and `when(at)` write times. */
   constructor(place, { title, about, series, kind, say, ticks: axis }) {
     Object.assign(this, { title, series, kind, say, axis, rows: [], chosen: null });
-    this.legend = el('ul', { class: 'legend' }, ...series.map((each) => el('li', { class: each.name }, each.words)));
+    this.legend = el('ul', { class: 'legend' }, ...series.map((each) => el('li', { class: each.name }, each.label)));
     this.picture = svg('svg', { class: kind, 'aria-hidden': 'true', height: HEIGHT });
     this.tip = el('div', { class: 'tip', 'aria-hidden': 'true', hidden: true });
-    this.stage = el('div', { class: 'stage', role: 'slider', tabindex: '0', 'aria-label': `${title}: choose a time with the arrow keys`, 'aria-valuemin': '0', 'aria-valuemax': '0', 'aria-valuenow': '0', 'aria-valuetext': '' }, this.picture, this.tip);
-    this.numbers = el('div', { class: 'scroll-x', tabindex: '0', role: 'region', 'aria-label': `${title} as a table` });
-    this.more = el('details', { class: 'numbers' }, el('summary', {}, 'As a table'), this.numbers);
+    this.stage = el('div', { class: 'stage', role: 'slider', tabindex: '0', 'aria-label': CHARTS.choose(title), 'aria-valuemin': '0', 'aria-valuemax': '0', 'aria-valuenow': '0', 'aria-valuetext': '' }, this.picture, this.tip);
+    this.numbers = el('div', { class: 'scroll-x', tabindex: '0', role: 'region', 'aria-label': CHARTS.tableOf(title) });
+    this.more = el('details', { class: 'numbers' }, el('summary', {}, CHARTS.asTable), this.numbers);
     this.more.addEventListener('toggle', () => this.table());
     place.append(el('section', { class: 'chart' }, el('h3', {}, title), el('p', { class: 'faint' }, about), this.legend, this.stage, this.more));
     this.listen();
@@ -117,7 +118,7 @@ export class Chart {
     if (!width || !this.rows.length) return;
     const steps = this.axis(this.most() || 1);
     const most = steps.at(-1);
-    const left = Math.max(SPACE.left, 8 + LETTER * Math.max(...steps.map((value) => this.say(value).length)));
+    const left = Math.max(SPACE.left, 8 + CHAR_PX * Math.max(...steps.map((value) => this.say(value).length)));
     this.box = { x: left, y: SPACE.top, width: width - left - SPACE.right, height: HEIGHT - SPACE.top - SPACE.bottom };
     const level = (value) => round(this.box.y + this.box.height - (value / most) * this.box.height) + 0.5;
     this.picture.setAttribute('width', String(width));
@@ -172,7 +173,7 @@ export class Chart {
     const n = this.chosen ?? this.rows.length - 1;
     const row = this.rows[n];
     this.stage.setAttribute('aria-valuenow', String(Math.max(0, n)));
-    this.stage.setAttribute('aria-valuetext', row ? `${this.when(row.at)}: ${this.series.map((each) => `${each.words} ${this.say(row[each.name] ?? (this.kind === 'bars' ? 0 : null))}`).join(', ')}` : 'nothing yet');
+    this.stage.setAttribute('aria-valuetext', row ? `${this.when(row.at)}: ${this.series.map((each) => `${each.label} ${this.say(row[each.name] ?? (this.kind === 'bars' ? 0 : null))}`).join(', ')}` : CHARTS.empty);
   }
 
   place() {
@@ -184,13 +185,13 @@ export class Chart {
     const x = this.box.x + (this.chosen + 0.5) * (this.box.width / this.rows.length);
     this.line.setAttribute('x1', round(x));
     this.line.setAttribute('x2', round(x));
-    this.tip.replaceChildren(el('strong', {}, this.when(row.at)), ...this.series.map((each) => el('span', { class: each.name }, `${each.words}: ${this.say(row[each.name] ?? (this.kind === 'bars' ? 0 : null))}`)));
+    this.tip.replaceChildren(el('strong', {}, this.when(row.at)), ...this.series.map((each) => el('span', { class: each.name }, `${each.label}: ${this.say(row[each.name] ?? (this.kind === 'bars' ? 0 : null))}`)));
     this.tip.style.left = `${Math.max(0, Math.min(x - this.tip.offsetWidth / 2, this.stage.clientWidth - this.tip.offsetWidth))}px`;
   }
 
   table() {
     if (!this.more.open) return;
-    const head = el('tr', {}, el('th', { scope: 'col' }, 'From'), ...this.series.map((each) => el('th', { scope: 'col' }, each.words)));
+    const head = el('tr', {}, el('th', { scope: 'col' }, CHARTS.from), ...this.series.map((each) => el('th', { scope: 'col' }, each.label)));
     const body = this.rows.map((row) => el('tr', {}, el('th', { scope: 'row' }, this.when(row.at)), ...this.series.map((each) => el('td', {}, this.say(row[each.name] ?? (this.kind === 'bars' ? 0 : null))))));
     this.numbers.replaceChildren(el('table', {}, el('caption', { class: 'heard' }, this.title), el('thead', {}, head), el('tbody', {}, ...body)));
   }

@@ -1,5 +1,6 @@
-// The buttons of one row. What cannot be taken back asks once, across the table; what was asked for says so until it is done.
+// The buttons of one row. An action that cannot be undone asks for confirmation once, below its row; a requested action says so until it is done.
 import { el } from '../dom.js';
+import { ACTION } from './texts.js';
 
 export class Choices {
   constructor(acts, columns) {
@@ -7,9 +8,9 @@ export class Choices {
     this.node = el('div', { class: 'choices' });
     this.cell = el('td', { role: 'cell', colspan: String(columns) });
     this.line = el('tr', { role: 'row', class: 'more' }, this.cell); // below the row, while there is something to say
-    this.asking = null;
+    this.confirming = null;
     this.cell.addEventListener('keydown', (event) => {
-      if (event.key === 'Escape' && this.asking) {
+      if (event.key === 'Escape' && this.confirming) {
         event.stopPropagation();
         this.ask(null);
       }
@@ -19,17 +20,17 @@ export class Choices {
   /** `options`: {name, of (what it is done to), done (what is said then), path, body, kind, sure: {question, yes, no}}. */
   show(about, options) {
     const pending = this.acts.pending(about);
-    const shape = JSON.stringify([about, options, pending?.name, this.acts.whyNot(about), this.asking]);
+    const shape = JSON.stringify([about, options, pending?.name, this.acts.whyNot(about), this.confirming]);
     if (shape === this.shape) return;
     Object.assign(this, { shape, about, options });
     this.node.dataset.about = about;
     const here = [this.node, this.cell].some((each) => each.contains(document.activeElement));
     const focused = here ? document.activeElement.dataset.name ?? '' : null;
-    const asked = pending ? null : options.find((each) => each.name === this.asking);
-    if (!asked) this.asking = null;
-    if (pending) this.node.replaceChildren(el('span', { class: 'faint pending', tabindex: '-1', 'data-name': pending.name }, `${pending.name}: asked, not yet done`));
+    const asked = pending ? null : options.find((each) => each.name === this.confirming);
+    if (!asked) this.confirming = null;
+    if (pending) this.node.replaceChildren(el('span', { class: 'faint pending', tabindex: '-1', 'data-name': pending.name }, ACTION.requested(pending.name)));
     else this.node.replaceChildren(...options.map((each) => this.button(each, asked)));
-    this.below(asked ? this.question(asked) : [!pending && this.acts.whyNot(about)].filter(Boolean).map((words) => el('span', { class: 'why' }, `Not done: ${words}`)));
+    this.below(asked ? this.question(asked) : [!pending && this.acts.whyNot(about)].filter(Boolean).map((error) => el('span', { class: 'why' }, ACTION.refused(error))));
     if (focused !== null) this.focus(focused);
   }
 
@@ -54,14 +55,14 @@ export class Choices {
   }
 
   ask(name) {
-    const before = this.asking;
-    this.asking = name;
+    const before = this.confirming;
+    this.confirming = name;
     this.show(this.about, this.options);
     this.focus(name ? 'no' : before);
   }
 
   act(each) {
-    this.asking = null;
+    this.confirming = null;
     this.acts.begin(each.path, each.body, this.about, each);
     this.show(this.about, this.options);
   }

@@ -1,11 +1,11 @@
-// Puts the operations page together: which view is shown, when it is read again, and what happens when the gateway is away.
+// Puts the operations page together: which view is shown, when it is read again, and what it shows while it is disconnected.
 import { $, el } from '../dom.js';
 import { keepCopy, safeStorage } from '../keeping.js';
-import { Away, Refused, ask, follow } from '../line.js';
+import { Disconnected, Refused, ask, follow } from '../line.js';
 import { Acts } from './acts.js';
 import { holdClock, setClock, theirNow, tick } from './table.js';
 import { aboutGateway, makeViews } from './views.js';
-import { howItIs, moment } from './words.js';
+import { PAGE, moment, statusLine } from './texts.js';
 
 const PAUSES_MS = [300, 700, 1500, 3000, 5000]; // without a stream the last of them is how often we look
 const QUIET_MS = 150;
@@ -63,7 +63,7 @@ function soon(wait = QUIET_MS) {
   timer = setTimeout(() => read().catch(trouble), wait);
 }
 
-/** Read the overview and the view that is open. While one reading is under way, another is only remembered. */
+/** Read the overview and the view that is open. While one reading runs, another is only remembered. */
 async function read() {
   if (reading) {
     wanted = true;
@@ -90,7 +90,7 @@ async function readAll() {
     setClock(overview.now);
     holdClock();
     views.now.glance(overview);
-    throw new Away('a copy');
+    throw new Disconnected('a copy');
   }
   const found = await views[name].load(detail, overview);
   setClock(overview.now);
@@ -106,21 +106,21 @@ async function readAll() {
 }
 
 function showHead() {
-  const { tone, words } = howItIs(overview);
-  const news = tone === 'trouble' && $('how').textContent !== words;
-  headline(tone, words);
-  if (news) $('heard').textContent = words; // only what needs somebody is read out
-  document.title = `${tone === 'trouble' ? '● ' : ''}Operations · Everturn`;
-  document.querySelector('nav [data-view=people]').dataset.count = overview.counts.asking || '';
+  const { tone, text } = statusLine(overview);
+  const news = tone === 'trouble' && $('status').textContent !== text;
+  headline(tone, text);
+  if (news) $('heard').textContent = text; // only what needs somebody is read out
+  document.title = PAGE.title(tone === 'trouble');
+  document.querySelector('nav [data-view=people]').dataset.count = overview.counts.access_requests || '';
   const shape = JSON.stringify([overview.gateway, overview.counts.sessions]);
   if ($('about').shape !== shape) $('about').replaceChildren(...aboutGateway(overview));
   $('about').shape = shape;
 }
 
-function headline(tone, words) {
-  const how = $('how');
-  if (how.textContent !== words) how.textContent = words;
-  how.className = tone;
+function headline(tone, text) {
+  const status = $('status');
+  if (status.textContent !== text) status.textContent = text;
+  status.className = tone;
 }
 
 // -- the line ----------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ async function stay(mine) {
   }
 }
 
-/** Where the stream is refused or cut, the next reading says whether the gateway is away. */
+/** Where the stream is refused or cut, the next reading says whether the gateway answers. */
 async function hear(signal) {
   const began = performance.now();
   try {
@@ -163,10 +163,10 @@ function pause(ms) {
 function fresh() {
   const back = lastAsOf !== null;
   lastAsOf = null;
-  document.body.classList.remove('away');
+  document.body.classList.remove('disconnected');
   banner('');
   if (back) {
-    said('The gateway is back.', true);
+    said(PAGE.reconnected, true);
     wake();
   }
   acts.flush();
@@ -176,18 +176,18 @@ function fresh() {
 
 function trouble(error) {
   if (error instanceof Refused && error.status === 401) return loggedOut();
-  if (error instanceof Refused && error.status < 500) return banner(`This cannot be shown: ${error.message}`);
-  if (!(error instanceof Away) && !(error instanceof Refused)) {
-    banner('This page has a fault. Reload it.');
+  if (error instanceof Refused && error.status < 500) return banner(PAGE.refused(error.message));
+  if (!(error instanceof Disconnected) && !(error instanceof Refused)) {
+    banner(PAGE.fault);
     throw error; // ours, and must be seen
   }
   holdClock();
   hush();
   if (lastAsOf === null) lastAsOf = theirNow();
-  document.body.classList.add('away');
-  const words = error instanceof Refused ? `The gateway cannot answer now: ${error.message}.` : 'The gateway is away.';
-  headline('trouble', words);
-  banner(`${words}${overview ? ` What you see is how it was at ${moment(lastAsOf, Date.now() / 1000, true)}.` : ''} This page goes on by itself.`);
+  document.body.classList.add('disconnected');
+  const text = error instanceof Refused ? PAGE.unavailable(error.message) : PAGE.disconnected;
+  headline('trouble', text);
+  banner(PAGE.reconnecting(text, overview ? moment(lastAsOf, Date.now() / 1000, true) : ''));
   return undefined;
 }
 
@@ -206,15 +206,15 @@ function loggedOut() {
   location.replace('/login');
 }
 
-/** Tell what was done, for a while. What a row says itself is only read out. */
-function said(words, ok, about, back) {
+/** Show what was done, for a while. What a row says itself is only read out. */
+function said(text, ok, about, back) {
   if (!ok && isShown(about)) {
-    $('heard').textContent = words;
+    $('heard').textContent = text;
     return;
   }
   hush();
   $('said').className = ok ? 'ok' : 'wrong';
-  $('said').replaceChildren(el('span', {}, words));
+  $('said').replaceChildren(el('span', {}, text));
   quieting = setTimeout(hush, NOTICE_MS);
   watched = back ? { about, back } : null;
 }

@@ -1,7 +1,7 @@
 // A table whose rows have keys: what did not change keeps its node, so nobody loses their place or their focus when it is read again.
 import { $, el } from '../dom.js';
 import { Choices } from './choices.js';
-import { lasting, moment } from './words.js';
+import { ACTION, lasting, moment } from './texts.js';
 
 /** A time that counts: `tick` writes how long ago it is. */
 export function since(at, exact = false) {
@@ -18,7 +18,7 @@ export function setClock(now) {
   clock = { now, at: performance.now(), runs: true };
 }
 
-/** The gateway is away: what is shown stays as it was. */
+/** The page is disconnected: what is shown stays as it was. */
 export function holdClock() {
   if (clock.runs) clock = { now: theirNow(), at: 0, runs: false };
 }
@@ -28,8 +28,8 @@ export const theirNow = () => (clock.runs ? clock.now + (performance.now() - clo
 function tickOne(node) {
   const now = theirNow();
   const at = Number(node.dataset.since);
-  const words = lasting(now - at);
-  if (node.textContent !== words) node.textContent = words;
+  const text = lasting(now - at);
+  if (node.textContent !== text) node.textContent = text;
   if (!node.title) node.title = moment(at, now, true);
 }
 
@@ -47,7 +47,7 @@ export class Table {
     this.acts = acts;
     this.rows = new Map();
     this.data = [];
-    const heads = [...columns.map((each) => each.head), ...(choices ? ['What to do'] : [])];
+    const heads = [...columns.map((each) => each.head), ...(choices ? [ACTION.column] : [])];
     this.caption = el('caption', { class: quiet ? 'heard' : null }, caption);
     this.table = el('table', { role: 'table', class: 'rows' }, this.caption,
       el('thead', { role: 'rowgroup' }, el('tr', { role: 'row' }, ...heads.map((head) => el('th', { role: 'columnheader', scope: 'col' }, head)))));

@@ -1,13 +1,12 @@
 // What each view asks the gateway for, and how it shows the answer. A view is read again as a whole; tables keep what is the same.
 import { $, el } from '../dom.js';
-import { Away, ask } from '../line.js';
-import { Life } from './life.js';
+import { Disconnected, ask } from '../line.js';
 import { instancesTable, messagesTable, platformsTable, repliesTable, sessionsTable, turnsTable } from './lists.js';
 import { since } from './table.js';
-import { count, recovery } from './words.js';
+import { CAPTIONS, MESSAGE_LISTS, PAGE, TILES, recovery } from './texts.js';
 
 const FEW = 10;
-const PAGE = 50;
+const PAGE_ROWS = 50;
 const MOST = 200; // the gateway gives so many at once
 const SHOWN = 2000;
 
@@ -22,30 +21,30 @@ export async function many(path, field, limit, look = ask) {
   return { ...found, [field]: rows };
 }
 
-const further = (limit) => Math.min(SHOWN, limit + (limit < MOST ? PAGE : MOST));
+const further = (limit) => Math.min(SHOWN, limit + (limit < MOST ? PAGE_ROWS : MOST));
 
-/** A tile: a figure, its name, and where more of it is. */
-const TILES = [
-  ['open', 'under way', '#now'],
-  ['waiting_for_approval', 'wait for a yes', '#now'],
-  ['inbox_waiting', 'messages in line', '#messages=waiting', 'inbox_oldest_at'],
-  ['outbox_owed', 'replies on the way', '#messages=owed', 'outbox_oldest_at'],
-  ['dead_replies', 'not delivered', '#messages=dead', null, true],
-  ['doubtful', 'uncertain', '#messages=doubtful', null, true],
-  ['dead_messages', 'given up', '#messages=given_up', null, true],
-  ['suspended', 'set aside', '#sessions=suspended', null, true],
+/** A tile: a count, where more of it is, the age it shows, and whether it is bad. */
+const SHOWN_COUNTS = [
+  ['open', '#now'],
+  ['awaiting_approval', '#now'],
+  ['inbox_queued', '#messages=queued', 'inbox_oldest_at'],
+  ['outbox_pending', '#messages=pending', 'outbox_oldest_at'],
+  ['dead_replies', '#messages=dead', null, true],
+  ['outbox_unknown', '#messages=unknown', null, true],
+  ['dead_messages', '#messages=dead_messages', null, true],
+  ['suspended', '#sessions=suspended', null, true],
 ];
 
 /** As many as there are rows below it. */
-const openTurns = (c) => c.running + c.waiting_for_approval + c.interrupted;
+const openTurns = (c) => c.running + c.awaiting_approval + c.interrupted;
 
 export class Now {
   constructor(acts) {
     this.lists = {
-      dead: repliesTable('needs-dead', acts, 'dead', 'Replies not delivered'),
-      doubtful: repliesTable('needs-doubtful', acts, 'doubtful', 'Replies that may or may not have arrived'),
-      givenUp: messagesTable('needs-given-up', acts, 'dead', 'Messages that were given up'),
-      suspended: sessionsTable('needs-suspended', acts, 'Conversations that were set aside', false),
+      dead: repliesTable('needs-dead', acts, 'dead'),
+      unknown: repliesTable('needs-unknown', acts, 'unknown'),
+      deadMessages: messagesTable('needs-dead_messages', acts, 'dead_messages'),
+      suspended: sessionsTable('needs-suspended', acts, CAPTIONS.suspended, false),
     };
     this.turns = turnsTable('turns', acts);
     this.platforms = platformsTable('platforms');
@@ -56,14 +55,14 @@ export class Now {
   /** Only what the overview says is there. */
   async load(_, { counts: c }) {
     const some = (n, path, field) => (n ? ask(`/ops/api/${path}&limit=${FEW}`).then((found) => found[field]) : []);
-    const [turns, dead, doubtful, givenUp, suspended] = await Promise.all([
-      openTurns(c) ? ask(`/ops/api/turns?state=open&limit=${PAGE}`).then((found) => found.turns) : [],
+    const [turns, dead, unknown, deadMessages, suspended] = await Promise.all([
+      openTurns(c) ? ask(`/ops/api/turns?state=open&limit=${PAGE_ROWS}`).then((found) => found.turns) : [],
       some(c.dead_replies, 'outbox?state=dead', 'replies'),
-      some(c.doubtful, 'outbox?state=doubtful', 'replies'),
+      some(c.outbox_unknown, 'outbox?state=unknown', 'replies'),
       some(c.dead_messages, 'inbox?state=dead', 'messages'),
       some(c.suspended, 'sessions?state=suspended', 'sessions'),
     ]);
-    return { turns, dead, doubtful, givenUp, suspended };
+    return { turns, dead, unknown, deadMessages, suspended };
   }
 
   show(found, overview) {
@@ -72,12 +71,12 @@ export class Now {
     $('needs').hidden = false; // a row's focus may only move to what can be seen
     for (const name of Object.keys(lists)) lists[name].show(found[name]);
     const none = Object.keys(lists).every((name) => !found[name].length);
-    if (none && $('needs').contains(document.activeElement)) $('how').focus({ preventScroll: true });
+    if (none && $('needs').contains(document.activeElement)) $('status').focus({ preventScroll: true });
     $('needs').hidden = none;
     this.turns.show(found.turns);
   }
 
-  /** What the overview alone tells. */
+  /** Show what the overview alone holds. */
   glance(overview) {
     this.showTiles(overview);
     this.platforms.show(overview.platforms ?? []);
@@ -90,20 +89,20 @@ export class Now {
   }
 
   showTiles({ counts }) {
-    for (const [name, words, href, oldest, bad] of TILES) {
+    for (const [name, href, oldest, bad] of SHOWN_COUNTS) {
       const value = name === 'open' ? openTurns(counts) : counts[name] ?? 0;
       let tile = this.tiles.get(name);
       if (!tile) {
-        tile = { link: el('a', { href }), figure: el('strong'), age: el('span', { class: 'faint' }) };
-        tile.link.append(tile.figure, el('span', {}, words), tile.age);
+        tile = { link: el('a', { href }), number: el('strong'), age: el('span', { class: 'faint' }) };
+        tile.link.append(tile.number, el('span', {}, TILES[name]), tile.age);
         $('tiles').append(el('li', {}, tile.link));
         this.tiles.set(name, tile);
       }
-      if (tile.figure.textContent !== String(value)) tile.figure.textContent = String(value);
+      if (tile.number.textContent !== String(value)) tile.number.textContent = String(value);
       tile.link.classList.toggle('bad', Boolean(bad && value));
       tile.link.classList.toggle('none', !value);
       const at = value && oldest ? counts[oldest] : null;
-      if (tile.at !== at) tile.age.replaceChildren(...(at ? ['oldest ', since(at)] : []));
+      if (tile.at !== at) tile.age.replaceChildren(...(at ? [TILES.oldest, since(at)] : []));
       tile.at = at;
     }
   }
@@ -114,7 +113,7 @@ export class Now {
     $('recoveries-none').hidden = lines.length > 0;
     if (shape === this.shape) return;
     this.shape = shape;
-    $('recoveries').replaceChildren(...lines.map((line, n) => el('li', { class: recoveries[n].last_life === 'unclean' ? 'unclean' : null }, line)));
+    $('recoveries').replaceChildren(...lines.map((line, n) => el('li', { class: recoveries[n].previous_exit === 'unclean' ? 'unclean' : null }, line)));
   }
 }
 
@@ -129,15 +128,15 @@ function mark(place, hash) {
 export class Sessions {
   constructor(acts, reread) {
     this.table = sessionsTable('sessions', acts);
-    this.limit = PAGE;
+    this.limit = PAGE_ROWS;
     let timer = null;
-    $('session-words').addEventListener('input', () => {
+    $('session-query').addEventListener('input', () => {
       clearTimeout(timer);
       timer = setTimeout(reread, 200);
     });
     $('session-states').addEventListener('click', (event) => {
-      if (!event.target.closest('a')?.hash.endsWith('=all') || !$('session-words').value) return;
-      $('session-words').value = '';
+      if (!event.target.closest('a')?.hash.endsWith('=all') || !$('session-query').value) return;
+      $('session-query').value = '';
       reread();
     });
     $('sessions-more').addEventListener('click', () => {
@@ -148,8 +147,8 @@ export class Sessions {
 
   async load(state) {
     this.state = state || 'all';
-    const words = $('session-words').value.trim();
-    return many(`/ops/api/sessions?state=${this.state}${words ? `&q=${encodeURIComponent(words)}` : ''}`, 'sessions', this.limit);
+    const query = $('session-query').value.trim();
+    return many(`/ops/api/sessions?state=${this.state}${query ? `&q=${encodeURIComponent(query)}` : ''}`, 'sessions', this.limit);
   }
 
   show({ sessions, next }) {
@@ -163,27 +162,21 @@ export class Sessions {
   }
 }
 
-const MESSAGES = {
-  waiting: ['inbox?state=waiting', 'messages', 'Accepted, safe, and not yet answered.'],
-  owed: ['outbox?state=owed', 'replies', 'Written, and not yet confirmed by the platform. They are tried again by themselves.'],
-  dead: ['outbox?state=dead', 'replies', 'Given up after the platform refused them or did not answer in time. Nothing happens to them until you decide.'],
-  doubtful: ['outbox?state=doubtful', 'replies', 'The gateway or the platform went away while they were sent. Look into the chat: it arrived, or it is sent again with a mark.'],
-  given_up: ['inbox?state=dead', 'messages', 'Accepted, and not answered. Trying again begins a new turn.'],
+/** The lists of messages: where they are read, their field, and their count. */
+const LISTS = {
+  queued: ['inbox?state=queued', 'messages', 'inbox_queued'],
+  pending: ['outbox?state=pending', 'replies', 'outbox_pending'],
+  dead: ['outbox?state=dead', 'replies', 'dead_replies'],
+  unknown: ['outbox?state=unknown', 'replies', 'outbox_unknown'],
+  dead_messages: ['inbox?state=dead', 'messages', 'dead_messages'],
 };
-
-const COUNTED = { waiting: 'inbox_waiting', owed: 'outbox_owed', dead: 'dead_replies', doubtful: 'doubtful', given_up: 'dead_messages' };
-const LOOKED_AT = ['dead', 'doubtful', 'given_up', 'owed'];
+const LOOKED_AT = ['dead', 'unknown', 'dead_messages', 'pending'];
 
 export class Messages {
   constructor(acts, reread) {
-    this.tables = {
-      waiting: messagesTable('messages-waiting', acts, 'waiting', 'Messages in line', true),
-      owed: repliesTable('messages-owed', acts, 'owed', 'Replies on the way', true),
-      dead: repliesTable('messages-dead', acts, 'dead', 'Replies not delivered', true),
-      doubtful: repliesTable('messages-doubtful', acts, 'doubtful', 'Replies that may or may not have arrived', true),
-      given_up: messagesTable('messages-given_up', acts, 'dead', 'Messages that were given up', true),
-    };
-    this.limit = PAGE;
+    const table = (name) => (LISTS[name][1] === 'replies' ? repliesTable : messagesTable)(`messages-${name}`, acts, name, true);
+    this.tables = Object.fromEntries(Object.keys(LISTS).map((name) => [name, table(name)]));
+    this.limit = PAGE_ROWS;
     $('messages-more').addEventListener('click', () => {
       this.limit = further(this.limit);
       reread();
@@ -196,18 +189,18 @@ export class Messages {
   }
 
   async load(state, { counts }) {
-    this.picked ??= LOOKED_AT.find((name) => counts[COUNTED[name]]) ?? 'waiting';
-    this.state = MESSAGES[state] ? state : this.picked;
+    this.picked ??= LOOKED_AT.find((name) => counts[LISTS[name][2]]) ?? 'queued';
+    this.state = LISTS[state] ? state : this.picked;
     this.counts = counts;
-    const [path, field] = MESSAGES[this.state];
+    const [path, field] = LISTS[this.state];
     return many(`/ops/api/${path}`, field, this.limit);
   }
 
   show(found) {
-    const [, field, words] = MESSAGES[this.state];
+    const [, field] = LISTS[this.state];
     mark('message-states', `#messages=${this.state}`);
-    for (const link of $('message-states').querySelectorAll('a')) link.dataset.count = this.counts[COUNTED[link.hash.split('=')[1]]] || '';
-    $('messages-about').textContent = words;
+    for (const link of $('message-states').querySelectorAll('a')) link.dataset.count = this.counts[LISTS[link.hash.split('=')[1]][2]] || '';
+    $('messages-about').textContent = MESSAGE_LISTS[this.state];
     for (const name of Object.keys(this.tables)) $(`messages-${name}`).hidden = name !== this.state;
     this.tables[this.state].show(found[field]);
     $('messages-more').hidden = !found.next || this.limit >= SHOWN;
@@ -225,7 +218,7 @@ class Later {
   }
 
   async load(detail) {
-    this.view ??= await this.fetched().catch(() => { throw new Away('not fetched'); });
+    this.view ??= await this.fetched().catch(() => { throw new Disconnected('not fetched'); });
     return this.view.load(detail);
   }
 
@@ -240,10 +233,15 @@ class Later {
 
 /** The views by their name in the address. */
 export function makeViews(acts, reread) {
-  return { now: new Now(acts), sessions: new Sessions(acts, reread), messages: new Messages(acts, reread), figures: new Later(async () => new (await import('./figures.js')).Figures()), people: new Later(async () => new (await import('./people.js')).People(acts)), life: new Life() };
+  return {
+    now: new Now(acts), sessions: new Sessions(acts, reread), messages: new Messages(acts, reread),
+    metrics: new Later(async () => new (await import('./metrics.js')).Metrics()),
+    people: new Later(async () => new (await import('./people.js')).People(acts)),
+    message: new Later(async () => new (await import('./timeline.js')).Timeline()),
+  };
 }
 
 /** What the gateway is, in a line. */
 export function aboutGateway({ gateway, counts }) {
-  return [`Everturn ${gateway.version ?? ''}`, ...(gateway.started_at ? [' · up ', since(gateway.started_at)] : []), counts.sessions === undefined ? '' : ` · ${counts.sessions >= 10_000 ? '10,000 conversations or more' : count(counts.sessions, 'conversation')}`];
+  return [PAGE.about(gateway.version), ...(gateway.started_at ? [PAGE.up, since(gateway.started_at)] : []), counts.sessions === undefined ? '' : PAGE.conversations(counts.sessions)];
 }

@@ -1,0 +1,73 @@
+"""The texts for people when a model does not answer. Each says what is true and who can do what; none holds a secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from everturn.agent.rules.outcomes import CallOutcome
+from everturn.people.rules.names import clean_text
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """A failed call for the text about it: which model, and how often it was asked."""
+
+    model: str
+    tries: int = 1
+    key_env: str | None = None
+    detail: str = ""  # what the provider said, scrubbed
+
+
+def no_answer(kind: CallOutcome, asked: FailedCall) -> str:
+    """The reason, as a part of the sentence `I could not answer: ...`."""
+    model = clean_text(asked.model, 80)
+    tried = "once" if asked.tries == 1 else f"{asked.tries} times"
+    key = f"the variable {asked.key_env}" if asked.key_env else "agent.api_key_env"
+    reasons = {
+        CallOutcome.EMPTY: "the model gave an empty answer, also when asked again",
+        CallOutcome.CUT: f"the model's answer broke off before its end, {tried}",
+        CallOutcome.LENGTH: "the model used up its tokens before it wrote any text; the owner can raise agent.max_output_tokens",
+        CallOutcome.REFUSED: "the model, or its provider's content filter, declined to answer this",
+        CallOutcome.OVERFLOW: "this conversation is longer than the model can read; send /compress to shorten it, or /new to reset it",
+        CallOutcome.DENIED: f"the model's provider refused our key; the owner should check {key}",
+        CallOutcome.MISSING: f"the provider does not know the model {model!r}; the owner should check agent.model and agent.base_url",
+        CallOutcome.QUOTA: "the account with the model's provider has no credit left; its owner can top it up",
+        CallOutcome.LIMITED: f"the model's provider takes no more requests from us at the moment (asked {tried})",
+        CallOutcome.SERVER: f"the model's provider has a problem at the moment (asked {tried})",
+        CallOutcome.CONNECTION: f"the model's provider cannot be reached (tried {tried}); the owner can check agent.base_url",
+        CallOutcome.STALLED: f"the model stopped answering (asked {tried})",
+        CallOutcome.UNREADABLE: f"the response of the model's provider cannot be read (asked {tried})",
+    }
+    detail = f" ({clean_text(asked.detail, 200)})" if asked.detail else ""
+    if kind is CallOutcome.REJECTED:
+        return f"the model's provider does not accept the request{detail}"
+    return reasons.get(kind, f"the model call failed in an unexpected way{detail}")
+
+
+def waiting(kind: CallOutcome, wait_s: float, failed: int, limit: int) -> str:
+    """The notice for the user when the delay before the next model call is long."""
+    why = {
+        CallOutcome.LIMITED: "The model's provider asks us to wait",
+        CallOutcome.CONNECTION: "The model's provider cannot be reached",
+        CallOutcome.STALLED: "The model stopped answering",
+    }.get(kind, "The model's provider has a problem")
+    return f"{why}. I'll try again in about {_about(wait_s)} (try {failed + 1} of {limit + 1})."
+
+
+def other_model(model: str) -> str:
+    """The notice for the user when a fallback model is asked."""
+    return f"The model does not answer; I'm asking {clean_text(model, 80)} instead."
+
+
+def too_many_steps(limit: int) -> str:
+    """The answer of a turn that reached its limit of steps."""
+    return (
+        f"I stopped after {limit} steps without finishing. What was done is kept: write to let me continue,"
+        " or say what I should do differently."
+    )
+
+
+def _about(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} second{'' if round(seconds) <= 1 else 's'}"
+    return f"{round(seconds / 60)} minutes"

@@ -1,0 +1,42 @@
+"""Find other instances that died. Observations are in memory: a restarted observer observes again."""
+
+from __future__ import annotations
+
+from everturn.lifecycle.parts import Parts
+from everturn.lifecycle.rows.instances import InstanceRow, find_others
+from everturn.lifecycle.rules.liveness import Suspect, is_dead, is_stale, watch
+from everturn.store.interface import GRACE_S
+
+
+class Liveness:
+    """Judges the other instances of the database. A wrong verdict is harmless: a closed instance is refused by its fences, and
+    ends when it sees that it was closed.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._suspects: dict[int, Suspect] = {}
+
+    async def dead_at_start(self) -> list[InstanceRow]:
+        """Find instances whose lock is free. That counts at once, so that a killed process is recovered by its next start; only
+        a database that was itself restarted must have given live instances the time to take their locks again.
+        """
+        store, us = self._parts.store, self._parts.instance
+        others = (await store.read(find_others, us)).open
+        if not others or {instance.number for instance in others} <= await store.alive():
+            return []
+        await store.locks_settled()
+        others = (await store.read(find_others, us)).open
+        alive = await store.alive()
+        return [instance for instance in others if instance.number not in alive]
+
+    async def dead(self, others: list[InstanceRow]) -> list[InstanceRow]:
+        """Find those of these instances whose lock was free, or whose heartbeat was stale, for the whole grace period."""
+        store = self._parts.store
+        alive, database_now = (await store.alive(), await store.now()) if others else (set(), 0.0)
+        suspects = [
+            instance for instance in others if instance.number not in alive or is_stale(instance.alive_at, database_now)
+        ]
+        now = self._parts.clock.monotonic()
+        self._suspects = watch(self._suspects, {instance.number: instance.heartbeat_at for instance in suspects}, now)
+        return [instance for instance in suspects if is_dead(self._suspects[instance.number], now, GRACE_S)]

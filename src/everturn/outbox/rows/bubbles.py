@@ -1,0 +1,145 @@
+"""The bubble (streaming message) of a turn: one outbox row for the previews and for the answer. Its number is the turn's.
+The transaction that ends the turn also decides how the bubble ends, under the same fence.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from everturn.model import Bubble, Reply
+from everturn.outbox.rows.notices import Delivery, queue_reply
+from everturn.outbox.rows.outbox import COLUMNS, bubble_of, parts_of, reply_of, written
+from everturn.outbox.rules import bubble_texts
+from everturn.outbox.rules.delivery import UnknownAction
+from everturn.outbox.rules.streaming import with_resend_mark
+from everturn.store.interface import Op, sql
+from everturn.turns.rows.turn_values import StartedTurn
+
+REPLY = "reply"
+BROKEN_OFF = "broken_off"  # its turn ended without an answer: the row's text stands beneath what was shown
+PAUSED = "paused"  # its turn was interrupted: it streams again, or is broken off
+ROW = "SELECT state, kind, parts, bubble FROM outbox WHERE id=$1/*lock*/"
+# A process that is just sending it finds another text when it records the send, and goes on with that.
+SAY = (
+    "UPDATE outbox SET kind=$2, text=$3, due_at=$4, attempts=0, ended_at=NULL, dead_at=NULL,"
+    " instance=CASE state WHEN 'sending' THEN instance ELSE NULL END,"
+    " state=CASE state WHEN 'sending' THEN 'sending' ELSE 'pending' END WHERE id=$1"
+)
+OTHERS = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'open' AND id<>$2 LIMIT 1"
+# The claim under which this process opened the bubble goes on: what it is just sending is recorded under it.
+TAKE = (
+    "UPDATE outbox SET kind='reply', text=$2, state='sending', claim=CASE WHEN state='open' AND instance=$3 THEN claim ELSE id END,"
+    " instance=$3, due_at=$4, valid_until=$5, attempts=0, ended_at=NULL, dead_at=NULL, look=0 WHERE id=$1"
+)
+
+
+def name_of(turn: int) -> Op[str]:
+    """The prefix of the send keys of the turn's next bubble: each approval request begins a new bubble beneath it."""
+    rows = yield sql("SELECT count(*) FROM approval WHERE turn=$1", turn)
+    return f"{turn}.{rows[0][0]}" if rows[0][0] else str(turn)
+
+
+def queue_answer(
+    begun: StartedTurn, text: str, at: float, delivery: Delivery, instance: int, *, grew: bool
+) -> Op[Reply | None]:
+    """Queue an answer, in the turn's bubble if it has one. Returns the reply if this process is to send it at once.
+
+    Not `grew`: nothing of the turn was ever shown, so that it has no bubble.
+    """
+    # Also where nothing streams at present: an earlier process may have streamed on a platform that is off by now.
+    rows = (yield sql(ROW, begun.turn)) if grew and not delivery.by_event else []
+    if not rows:
+        reply = yield from queue_reply(
+            begun.turn, begun.key, begun.turn, REPLY, begun.source, text, at, delivery, instance
+        )
+        return (yield from _named(begun.turn, reply)) if grew and delivery.streams else reply
+    state, bubble = rows[0][0], bubble_of(rows[0][3])
+    if bubble is not None and bubble.hold is not None:
+        yield from _delivery_unknown(begun.turn, text, rows[0][2], bubble, at)
+        return None
+    valid_until = at + delivery.valid_s if delivery.valid_s else None
+    if state == "sending" or not delivery.send_now or (yield sql(OTHERS, begun.key, begun.turn)):
+        yield sql(SAY, begun.turn, REPLY, text, at)
+        yield sql("UPDATE outbox SET valid_until=$2 WHERE id=$1", begun.turn, valid_until)
+        return None
+    yield sql(TAKE, begun.turn, text, instance, at, valid_until)
+    return reply_of((yield sql(f"SELECT {COLUMNS} FROM outbox WHERE id=$1", begun.turn))[0])
+
+
+def _named(turn: int, reply: Reply | None) -> Op[Reply | None]:
+    """Give the answer send keys of its own where an earlier bubble of the turn was left above an approval request."""
+    name = yield from name_of(turn)
+    if name == str(turn):
+        return reply
+    bubble = Bubble(name=name)
+    yield sql("UPDATE outbox SET bubble=$2 WHERE id=$1", turn, written(bubble))
+    return None if reply is None else replace(reply, bubble=bubble)
+
+
+def _delivery_unknown(turn: int, text: str, parts: str, bubble: Bubble, at: float) -> Op[None]:
+    """Keep an answer whose first text may be out and must not be repeated by policy: delivery unknown, or dead letter."""
+    asks = bubble.hold == UnknownAction.ASK
+    yield sql(
+        "UPDATE outbox SET kind='reply', text=$2, state=$3, ended_at=$4, dead_at=$4, instance=NULL, bubble=$5, asked_at=NULL,"
+        " error='its first part may have been sent when the gateway ended' WHERE id=$1",
+        turn, text, "unknown" if asks else "dead", None if asks else at, written(with_resend_mark(bubble, len(parts_of(parts)))),
+    )  # fmt: skip
+
+
+def on_screen(turn: int | None) -> Op[str]:
+    """The text of the turn's streaming message as of its last commit; empty where nothing of it may be out."""
+    rows = yield sql(ROW, turn)
+    bubble = bubble_of(rows[0][3]) if rows else None
+    return bubble.said if bubble is not None and (parts_of(rows[0][2]) or bubble.sending is not None) else ""
+
+
+def break_off(turn: int | None, text: str, at: float, shown: str = "", *, whole: bool = False) -> Op[None]:
+    """End the bubble of a turn that ends without an answer with this text; `whole`: in place of what was shown. `shown` is
+    newer than the row's text: the delivery, in this process or the next, shows the same.
+    """
+    rows = yield sql(ROW, turn)
+    if not rows:
+        return
+    state, kind, parts, bubble = rows[0][0], rows[0][1], parts_of(rows[0][2]), bubble_of(rows[0][3])
+    if bubble is None or not (state == "open" or (kind == PAUSED and state in {"pending", "sending", "sent", "dead"})):
+        return
+    if not parts and bubble.sending is None:
+        yield sql("DELETE FROM outbox WHERE id=$1", turn)  # nothing of it is out
+    elif bubble.hold is not None:
+        yield from _delivery_unknown(turn or 0, text, rows[0][2], bubble, at)
+    else:
+        yield sql(SAY, turn, REPLY if whole else BROKEN_OFF, text, at)
+        if shown and shown != bubble.said:
+            yield sql("UPDATE outbox SET bubble=$2 WHERE id=$1", turn, written(replace(bubble, said=shown)))
+
+
+def pause(turn: int, at: float) -> Op[None]:
+    """Show in the bubble that the turn is interrupted, until it streams again."""
+    rows = yield sql(ROW, turn)
+    if rows and rows[0][0] == "open" and parts_of(rows[0][2]):
+        yield sql(SAY, turn, PAUSED, bubble_texts.PAUSED, at)
+
+
+def is_being_sent(turn: int) -> Op[bool]:
+    """Whether a process is just sending the 'interrupted' line of the bubble; a moment later it can be detached."""
+    rows = yield sql(ROW, turn)
+    return bool(rows) and rows[0][0] == "sending"
+
+
+def detach_bubble(begun: StartedTurn, number: int, said: str, at: float) -> Op[None]:
+    """Detach the bubble from its turn before an approval request: it stays as it is, under a number of its own, and the
+    answer gets another one. Text that is not shown yet is queued before the request.
+    """
+    rows = yield sql(ROW, begun.turn)
+    bubble = bubble_of(rows[0][3]) if rows and (rows[0][1] == PAUSED or rows[0][0] == "open") else None
+    if bubble is not None and (parts_of(rows[0][2]) or bubble.sending is not None):
+        kept = written(replace(bubble, said=said or bubble.said))
+        yield sql("UPDATE outbox SET id=$2, bubble=$3 WHERE id=$1", begun.turn, number, kept)
+        yield sql(SAY, number, BROKEN_OFF, "", at)
+        return
+    if bubble is not None:
+        yield sql("DELETE FROM outbox WHERE id=$1", begun.turn)
+    if said.strip():
+        yield from queue_reply(
+            number, begun.key, begun.turn, REPLY, begun.source, said, at, Delivery(by_event=False), 0
+        )

@@ -1,0 +1,248 @@
+"""Streaming messages: when to show more of an unfinished answer, and which of its text may be shown already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from everturn.model import Bubble, Message
+from everturn.outbox.rules.bubble_texts import REPLACES
+from everturn.outbox.rules.delivery import UnknownAction
+from everturn.outbox.rules.text import Unit, balanced, split
+
+FIRST_CHARS = 4  # visible characters: a notification should already say something
+PATIENT = 3  # how many intervals a little growth waits for more
+SLOWEST_S = 10.0
+LONGEST_SILENCE = 64
+TAGS = ("think", "thinking", "thought", "reasoning", "reflection", "scratchpad")
+SILENCE = frozenset(
+    {
+        ".", "..", "...", "…", "-", "🔇", "🤐", "silent", "silence", "(silent)", "(silence)", "[silent]", "[silence]", "no reply",
+        "no_reply", "(no reply)", "[no reply]", "(no response)", "[no response]", "(nothing to say)", "(stays silent)", "(says nothing)",
+    }
+)  # fmt: skip
+_NAMES = "|".join(TAGS)
+# What stands in a code block is shown as it is: such blocks are stepped over, whichever begins first.
+_CODE = r"(?P<code>^ {0,3}(?P<fence>`{3,}|~{3,})[^\n]*(?:\n.*?)??(?:\n {0,3}(?P=fence)[`~]*[ \t]*$|\Z))"
+_FLAGS = re.DOTALL | re.IGNORECASE | re.MULTILINE
+_OPENING = re.compile(rf"{_CODE}|^[ \t]*<(?P<tag>{_NAMES})>", _FLAGS)
+_CLOSING = {tag: re.compile(rf"</{tag}>\s*", _FLAGS) for tag in TAGS}
+_UNFINISHED = re.compile(rf"{_CODE}|^[ \t]*<(?:{_NAMES})>.*\Z", _FLAGS)
+_HALF_TAG = re.compile(r"(?:^|(?<=\n))[ \t]*<([a-z]*)\Z", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often a streaming message is edited, and the cursor that marks it as unfinished."""
+
+    enabled: bool = True
+    interval_s: float = 0.8
+    min_chars: int = 24
+    cursor: str = " ▌"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What is shown beside the plain text of an answer, and what is left out."""
+
+    silence: str = "drop"  # of an answer that only says that there is nothing to say; or "send"
+    reasoning: bool = False  # thinking blocks
+    progress: bool = True  # progress notices of a long turn
+    typing: bool = True
+    reaction: str = ""  # the mark on a message while it is worked on
+    quote: str = "groups"  # whether an answer names the message it answers: "groups", "always", "never"
+
+    @property
+    def drops_silence(self) -> bool:
+        """Whether an answer that says nothing is not sent."""
+        return self.silence == "drop"
+
+    def quotes(self, chat_type: str) -> bool:
+        """Whether an answer in such a chat names the message it answers."""
+        return self.quote == "always" or (self.quote == "groups" and chat_type != "dm")
+
+
+PLAIN = Look()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """What is new since the streaming message was last edited."""
+
+    since_s: float  # since the last change; before the first: since there was a text
+    grown: int  # characters; what is not a continuation counts as a whole
+    first: bool = False  # nothing was sent yet
+    boundary: bool = False  # the model has ended its text for now
+    slow: float = 1.0  # how much flood control and failures have slowed us
+    hold_s: float = 0.0  # the platform asked not to be called for so long
+
+
+def wait_s(pace: Pace, growth: Growth) -> float:
+    """How many seconds to wait before the next edit; 0: now."""
+    interval_s = slowed(pace, growth.slow)
+    enough = growth.boundary or growth.grown >= pace.min_chars
+    if growth.first and enough and growth.slow == 1.0:  # what failed is not retried at once
+        return growth.hold_s
+    least_s = interval_s if enough or growth.first else interval_s * PATIENT
+    left_s = least_s - growth.since_s
+    if not enough:  # look again meanwhile: it may have grown enough
+        left_s = min(left_s, interval_s)
+    return max(0.0, left_s, growth.hold_s)
+
+
+def slowed(pace: Pace, slow: float) -> float:
+    """The interval between edits under flood control."""
+    return max(pace.interval_s, min(SLOWEST_S, pace.interval_s * slow))
+
+
+def visible(text: str, *, finished: bool, look: Look = PLAIN) -> str:
+    """The text without thinking blocks; while it is unfinished, also without what may yet become one, or silence."""
+    if not look.reasoning:
+        text = _without_thoughts(text)
+    if not finished and not look.reasoning:
+        text = _without_half_tag(_without_unfinished(text))
+    silent = is_silence(text) if finished else may_be_silence(text)
+    return "" if silent and look.drops_silence else text
+
+
+def together(before: str, text: str) -> str:
+    """The text before a tool call, and beneath it what follows. If the model repeats all of it, it is not doubled."""
+    before = before.rstrip()
+    if not before or text.startswith(before):
+        return text
+    return f"{balanced(before)}\n\n{text.lstrip()}" if text.strip() else before
+
+
+def so_far(before: str, text: str, look: Look = PLAIN) -> str:
+    """The whole text of a turn by now; what may yet become silence is left out where something stands above it."""
+    if before and look.drops_silence and may_be_silence(text):
+        return before
+    return (
+        together(before, text if look.reasoning else _without_unfinished(_without_thoughts(text))) if before else text
+    )
+
+
+def stated(before: str, text: str, look: Look = PLAIN) -> str:
+    """The whole text of a turn, with its text before a tool call; thoughts that were not ended stay hidden."""
+    said = visible(text, finished=True, look=look)
+    return together(before, said if look.reasoning else _without_unfinished(said))
+
+
+def whole(before: str, answer: str, look: Look = PLAIN) -> str:
+    """The final text of a turn. An answer that says nothing takes back what was shown before it."""
+    if not before:
+        return answer
+    said = visible(answer, finished=True, look=look)
+    return together(before, said) if said else answer
+
+
+def said_before(rows: Sequence[Message], asked: Collection[str], look: Look = PLAIN) -> str:
+    """The text of the committed steps of a turn since its last approval request: the text before that stays above it."""
+    before = ""
+    for row in rows:
+        if row.role == "assistant" and row.calls:
+            before = "" if any(call.id in asked for call in row.calls) else stated(before, row.content, look)
+    return before
+
+
+def not_said_before(said: str, before: str) -> str:
+    """The text of a turn after the text of its committed steps. Empty where that cannot be told apart: what stands in the
+    transcript already is not written there again.
+    """
+    before = balanced(before.rstrip()) if before.strip() else ""
+    return said[len(before) :].strip() if said.startswith(before) else ""
+
+
+def _without_thoughts(text: str) -> str:
+    """The text without closed thinking blocks. That a tag is closed nowhere is found out once: a model that can be made to
+    write thousands of opening ones must not hold everybody up.
+    """
+    kept, place, unclosed = "", 0, set()
+    opening = _OPENING.search(text)
+    while opening is not None:
+        tag, end = (opening["tag"] or "").lower(), opening.end()
+        closing = _CLOSING[tag].search(text, end) if tag and tag not in unclosed else None
+        if closing is not None:
+            kept, place = kept + text[place : opening.start()], closing.end()
+            end = place
+        elif tag:
+            unclosed.add(tag)
+        opening = _OPENING.search(text, end)
+    return kept + text[place:]
+
+
+def _without_unfinished(text: str) -> str:
+    return _UNFINISHED.sub(lambda found: found["code"] or "", text)
+
+
+def _without_half_tag(text: str) -> str:
+    half = _HALF_TAG.search(text)
+    return text[: half.start()] if half and any(tag.startswith(half[1].lower()) for tag in TAGS) else text
+
+
+def is_silence(text: str) -> bool:
+    """Whether an answer only says that there is nothing to say."""
+    return len(text) <= LONGEST_SILENCE and _bare(text) in SILENCE
+
+
+def may_be_silence(text: str) -> bool:
+    """Whether an unfinished text may still become such an answer."""
+    bare = _bare(text)
+    return len(text) <= LONGEST_SILENCE and any(marker.startswith(bare) for marker in SILENCE)
+
+
+def _bare(text: str) -> str:
+    return text.strip().strip("*_`").strip().lower()
+
+
+def growing(text: str, limit: int, unit: Unit, cursor: str, look: Look = PLAIN) -> list[str]:
+    """The parts of an unfinished text as they are shown; the last has the cursor, and its code block is closed."""
+    shown = visible(text, finished=False, look=look).rstrip()
+    if len("".join(shown.split())) < FIRST_CHARS:
+        return []
+    *heads, last = split(shown, limit, unit)
+    for tail in (cursor, ""):
+        if unit(live := balanced(last, tail)) <= limit:
+            return [*heads, live]
+    return [*heads, last]
+
+
+def grown(before: str, text: str) -> int:
+    """By how many characters a text has grown; one that does not continue the earlier text is new as a whole."""
+    return len(text) - len(before) if text.startswith(before) else len(text)
+
+
+def resolved(bubble: Bubble, action: UnknownAction) -> Bubble:
+    """The bubble after the decision about a part that may be out: repeat or look for it, mark it, or hold the message."""
+    place = bubble.sending
+    if place is None:
+        return bubble
+    if action is UnknownAction.MARK:
+        return replace(bubble, sending=None, replaces=(*bubble.replaces, place))
+    if action in {UnknownAction.ASK, UnknownAction.DROP}:
+        return replace(bubble, sending=None, hold=str(action))
+    return replace(bubble, sending=None, repeats=True)
+
+
+def with_resend_mark(bubble: Bubble, place: int) -> Bubble:
+    """The bubble without its hold: if somebody sends it after all, the part with unknown delivery is marked."""
+    return replace(bubble, sending=None, hold=None, replaces=(*bubble.replaces, place))
+
+
+def part_key(name: str, place: int, replaces: tuple[int, ...] = ()) -> str:
+    """The send key of a part: the same for every repetition; another one for a part that replaces it."""
+    times = replaces.count(place)
+    return f"{name}-{place}-{times}" if times else f"{name}-{place}"
+
+
+def room(limit: int, unit: Unit, replaces: tuple[int, ...]) -> int:
+    """How much text a part may hold where parts have to say that they replace others."""
+    return max(1, limit - unit(f"{REPLACES}\n\n")) if replaces else limit
+
+
+def with_marks(pieces: list[str], replaces: tuple[int, ...]) -> list[str]:
+    """The parts, with a line on those that replace others."""
+    return [f"{REPLACES}\n\n{piece}" if place in replaces else piece for place, piece in enumerate(pieces)]

@@ -1,0 +1,172 @@
+"""Conversations of the web page: the list, the search, and the view of one. Nothing here changes a turn."""
+
+from __future__ import annotations
+
+import msgspec
+
+from everturn.model import Event, Json, Message, SessionEntry
+from everturn.sessions.rows.earlier import ROWS, EarlierRows, TranscriptPosition, earlier_rows, rows_before
+from everturn.sessions.rows.entries import find_entry, state_columns
+from everturn.sessions.rows.transcripts import MESSAGE_COLUMNS, message_of
+from everturn.store.interface import Op, Row, sql
+
+EVENTS = 300
+FOUND_AT_MOST = 50
+EXCERPT = 160
+LISTED = (
+    "SELECT c.chat, c.key, c.made_at, e.active_at, e.state, e.holder, e.turn, e.waiting, s.title, s.first_text, t.state"
+    " FROM conversation c JOIN entry e ON e.key=c.key LEFT JOIN session s ON s.session_id=e.session_id"
+    " LEFT JOIN turn t ON t.id=e.turn"
+)
+
+
+class ConversationView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page needs to show a conversation and to follow its events after `event`."""
+
+    entry: SessionEntry | None
+    event: int
+    title: str | None = None
+    rows: list[Message] = []
+    earlier: TranscriptPosition | None = None  # where to read on backwards
+    events: list[Event] = []
+    waiting: list[str] = []  # the stored ids of messages that no turn has taken yet
+    turn: Json | None = None
+    approvals: list[Json] = []
+
+
+def add_conversation(key: str, chat: str, at: float) -> Op[None]:
+    """Store a chat of the page, before its first message is accepted."""
+    yield sql(
+        "INSERT INTO conversation (key, chat, made_at) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING", key, chat, at
+    )
+
+
+def list_conversations(limit: int) -> Op[list[Json]]:
+    """The conversations in which something was said, the last used one first."""
+    rows = yield sql(f"{LISTED} ORDER BY e.active_at DESC LIMIT $1", limit)
+    return [_listed(row) for row in rows]
+
+
+def _listed(row: Row) -> Json:
+    chat, key, made_at, active_at, state, holder, turn, waiting, title, first_text, turn_state = row
+    if turn is not None and state != "suspended":
+        state = (
+            "working"
+            if holder is not None
+            else "awaiting_approval"
+            if turn_state == "awaiting_approval"
+            else "interrupted"
+        )
+    return {
+        "chat": chat, "key": key, "made_at": made_at, "active_at": active_at, "state": state, "queued": waiting,
+        "title": title or first_text or "", "named": bool(title),
+    }  # fmt: skip
+
+
+def search_conversations(query: str, limit: int) -> Op[list[Json]]:
+    """The conversations whose title or visible messages contain the query, the last used first, each with an excerpt."""
+    pattern = "%" + query.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+    rows = yield sql(
+        f"{LISTED} WHERE lower(coalesce(s.title, '')) LIKE lower($1) ESCAPE '\\'"
+        " OR EXISTS (SELECT 1 FROM session o JOIN message m ON m.session_id=o.session_id"
+        "  WHERE o.key=c.key AND m.hidden=0 AND m.role IN ('user', 'assistant')"
+        "  AND (lower(m.content) LIKE lower($1) ESCAPE '\\' OR m.content LIKE $1 ESCAPE '\\'))"
+        " ORDER BY e.active_at DESC LIMIT $2",
+        pattern,
+        min(limit, FOUND_AT_MOST),
+    )
+    found = []
+    for row in rows:
+        found.append({**_listed(row), "where": (yield from _where(row[1], query, pattern))})  # noqa: PERF401  cannot yield
+    return found
+
+
+def _where(key: str, query: str, pattern: str) -> Op[str]:
+    """The newest match, with the text around it."""
+    rows = yield sql(
+        "SELECT m.content FROM session o JOIN message m ON m.session_id=o.session_id WHERE o.key=$1 AND m.hidden=0"
+        " AND m.role IN ('user', 'assistant') AND (lower(m.content) LIKE lower($2) ESCAPE '\\'"
+        " OR m.content LIKE $2 ESCAPE '\\') ORDER BY m.at DESC LIMIT 1",
+        key,
+        pattern,
+    )
+    text = " ".join(rows[0][0].split()) if rows else ""
+    place = max(0, text.lower().find(query.lower()) - EXCERPT // 3)
+    return ("…" if place else "") + text[place : place + EXCERPT]
+
+
+def show_earlier(key: str, session_id: str, before: int) -> Op[EarlierRows | None]:
+    """The rows before a position in the key's conversation; None when that position is in another one."""
+    entry = yield from find_entry(key)
+    return (yield from earlier_rows(entry.session_id if entry else None, session_id, before))
+
+
+def show_conversation(key: str) -> Op[ConversationView]:
+    """The current view of a conversation. Its event number is read first: events meanwhile are repeated, not missed."""
+    entry = yield from find_entry(key)
+    if entry is None:
+        return ConversationView(entry=None, event=0)
+    newest = yield from rows_before(entry.session_id, None)
+    title, since = None, 0.0
+    about = yield sql("SELECT title, first_text, started_at FROM session WHERE session_id=$1", entry.session_id)
+    if about:
+        title, since = about[0][0] or about[0][1], about[0][2]
+    return ConversationView(
+        entry=entry,
+        event=entry.event_seq,
+        title=title,
+        rows=newest.rows,
+        earlier=newest.place,
+        events=(yield from _recent_events(key, since)),
+        waiting=(yield from _waiting(key)),
+        turn=(yield from _open_turn(entry.turn)),
+        approvals=(yield from _requests(entry.turn)),
+    )
+
+
+def rows_after(key: str, after: int) -> Op[tuple[str | None, list[Message]]]:
+    """The key's session, which may be another one by now, and the rows added to its transcript."""
+    entry = yield from find_entry(key)
+    rows = yield sql(
+        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND seq>$2 AND hidden=0 ORDER BY seq LIMIT $3",
+        entry.session_id if entry else None,
+        after,
+        ROWS,
+    )
+    return (entry.session_id if entry else None), [message_of(row) for row in rows]
+
+
+def _recent_events(key: str, since: float) -> Op[list[Event]]:
+    rows = yield sql("SELECT seq, kind, data, at FROM event WHERE key=$1 ORDER BY seq DESC LIMIT $2", key, EVENTS)
+    return [Event(*row) for row in reversed(rows) if row[3] >= since]
+
+
+def _waiting(key: str) -> Op[list[str]]:
+    rows = yield sql("SELECT ext_id FROM inbox WHERE key=$1 AND ended_at IS NULL ORDER BY place", key)
+    return [row[0] for row in rows]
+
+
+def _open_turn(turn: int | None) -> Op[Json | None]:
+    if turn is None:
+        return None
+    rows = yield sql("SELECT id, state, attempt, started_at FROM turn WHERE id=$1", turn)
+    if not rows:
+        return None
+    number, state, attempt, started_at = rows[0]
+    return {"turn": str(number), "state": state, "attempt": attempt, "at": started_at}
+
+
+def _requests(turn: int | None) -> Op[list[Json]]:
+    if turn is None:
+        return []
+    rows = yield sql(
+        "SELECT id, tool, request, asked_at, expires_at FROM approval WHERE turn=$1 AND answered_at IS NULL ORDER BY id",
+        turn,
+    )
+    names = ("id", "tool", "request", "at", "expires_at")
+    return [{**dict(zip(names, row, strict=True)), "id": str(row[0]), "turn": str(turn)} for row in rows]
+
+
+def state_name(entry: SessionEntry | None) -> str:
+    """active, resume_pending or suspended."""
+    return state_columns(entry.state)[0] if entry else "active"

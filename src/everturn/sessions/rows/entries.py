@@ -1,0 +1,197 @@
+"""Session entries: reading one under its lock, and setting and clearing its resume_pending mark."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import msgspec
+
+from everturn.model import (
+    ACTIVE,
+    Json,
+    ResumePending,
+    SessionEntry,
+    SessionSource,
+    State,
+    Suspended,
+    TurnState,
+)
+from everturn.store.interface import Op, Row, sql
+
+COLUMNS = (
+    "key, session_id, state, reason, marked_at, unclean_ends, tail, tail_key, tail_at, previous_session_id,"
+    " reset_reason, reset_had_activity, expired, origin, created_at, active_at, fence, holder, turn, seq, event_seq, turns, waiting, rolled_back, model"
+)
+LOCK_ENTRY = f"SELECT {COLUMNS} FROM entry WHERE key=$1/*lock*/"
+MAKE_ENTRY = (
+    "INSERT INTO entry (key, origin, created_at, active_at) VALUES ($1, $2, $3, $3) ON CONFLICT (key) DO NOTHING/*did*/"
+)
+
+_read_source = msgspec.json.Decoder(SessionSource).decode
+_read_turns = msgspec.json.Decoder(tuple[int, ...]).decode
+write_source = msgspec.json.Encoder().encode
+
+
+def source_of(text: object) -> SessionSource | None:
+    """A stored source; None when the text is missing or damaged."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return _read_source(text)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _turns_of(text: object) -> tuple[int, ...]:
+    try:
+        return _read_turns(text) if isinstance(text, str) else ()
+    except msgspec.MsgspecError:
+        return ()
+
+
+def _number(value: object) -> float | None:
+    if type(value) is not float:
+        return float(value) if isinstance(value, int) else None
+    return value if math.isfinite(value) else None
+
+
+def state_of(name: object, reason: object, marked_at: object) -> State:
+    """One state value from three columns; an unknown reason is kept, a damaged time only loses itself."""
+    why = reason if isinstance(reason, str) and reason else None
+    if name == "suspended":
+        return Suspended(why or "stuck", _number(marked_at))
+    if name == "resume_pending":
+        return ResumePending(why or "restart_timeout", _number(marked_at))
+    return ACTIVE
+
+
+def entry_of(row: Row) -> SessionEntry:
+    """The entry in a row; what is damaged falls back to its default and harms no other row."""
+    return SessionEntry(
+        key=row[0],
+        session_id=row[1],
+        state=ACTIVE if row[2] == "active" else state_of(row[2], row[3], row[4]),
+        unclean_ends=row[5],
+        tail=bool(row[6]),
+        tail_key=row[7],
+        tail_at=row[8],
+        previous_session_id=row[9],
+        auto_reset_reason=row[10],
+        reset_had_activity=bool(row[11]),
+        expired=row[12],
+        origin=source_of(row[13]),
+        created_at=_number(row[14]) or 0.0,
+        active_at=_number(row[15]) or 0.0,
+        fence=row[16],
+        holder=row[17],
+        turn=row[18],
+        seq=row[19],
+        event_seq=row[20],
+        turns=row[21],
+        waiting=row[22],
+        rolled_back=_turns_of(row[23]),
+        model=row[24],
+    )
+
+
+def lock_entry(key: str) -> Op[SessionEntry | None]:
+    """The key's entry, locked until this operation commits."""
+    rows = yield sql(LOCK_ENTRY, key)
+    return entry_of(rows[0]) if rows else None
+
+
+def lock_or_make_entry(key: str, source: str, at: float) -> Op[SessionEntry]:
+    """The key's entry, locked; a new key gets an entry without a session."""
+    entry = yield from lock_entry(key)
+    if entry is not None:
+        return entry
+    made = yield sql(MAKE_ENTRY, key, source, at)
+    if made:
+        return SessionEntry(key=key, session_id=None, origin=source_of(source), created_at=at, active_at=at)
+    return cast("SessionEntry", (yield from lock_entry(key)))
+
+
+def mark_resume_pending(key: str, at: float, reason: str = "restart_timeout") -> Op[bool]:
+    """Mark a session resume_pending. False for an unknown or suspended key; marking again refreshes the time."""
+    rows = yield sql(
+        "UPDATE entry SET state='resume_pending', reason=$2, marked_at=$3"
+        " WHERE key=$1 AND session_id IS NOT NULL AND state<>'suspended' RETURNING key",
+        key,
+        reason,
+        at,
+    )
+    return bool(rows)
+
+
+def clear_resume_pending(key: str) -> Op[bool]:
+    """Clear resume_pending; True only if it was set."""
+    rows = yield sql(
+        "UPDATE entry SET state='active', reason=NULL, marked_at=NULL"
+        " WHERE key=$1 AND state='resume_pending' RETURNING key",
+        key,
+    )
+    return bool(rows)
+
+
+def find_entry(key: str) -> Op[SessionEntry | None]:
+    """The key's entry, read without a lock."""
+    rows = yield sql(f"SELECT {COLUMNS} FROM entry WHERE key=$1", key)
+    return entry_of(rows[0]) if rows else None
+
+
+def list_entries(after: str, limit: int) -> Op[list[Json]]:
+    """The current session of each key, in order of the keys, as JSON."""
+    rows = yield sql(
+        f"SELECT {COLUMNS} FROM entry WHERE key>$1 AND session_id IS NOT NULL ORDER BY key LIMIT $2", after, limit
+    )
+    entries = [entry_of(row) for row in rows]
+    ended = yield from _previous_ends([entry.previous_session_id for entry in entries if entry.previous_session_id])
+    return [entry_json(entry, ended.get(entry.previous_session_id or "")) for entry in entries]
+
+
+def _previous_ends(sessions: list[str]) -> Op[dict[str, str]]:
+    ends: dict[str, str] = {}
+    for session_id in sessions:
+        rows = yield sql("SELECT end_reason FROM session WHERE session_id=$1", session_id)
+        if rows and rows[0][0]:
+            ends[session_id] = rows[0][0]
+    return ends
+
+
+def entry_json(entry: SessionEntry, previous_end: str | None) -> Json:
+    """An entry as `everturn sessions --json` prints it."""
+    state, reason, marked_at = state_columns(entry.state)
+    return {
+        "key": entry.key,
+        "session_id": entry.session_id,
+        "state": state,
+        "reason": reason,
+        "marked_at": marked_at,
+        "unclean_ends": entry.unclean_ends,
+        "auto_reset_reason": entry.auto_reset_reason,
+        "previous_session_id": entry.previous_session_id,
+        "end_reason": entry.expired or previous_end,
+        "expired": entry.expired,
+        "turn": str(entry.turn) if entry.turn else None,
+        "running": entry.holder is not None,
+        "messages": entry.seq,
+        "turns": entry.turns,
+        "queued": entry.waiting,
+        "created_at": entry.created_at,
+        "active_at": entry.active_at,
+    }
+
+
+def state_columns(state: State) -> tuple[str, str | None, float | None]:
+    """The three columns one state value is stored in."""
+    match state:
+        case ResumePending(reason, marked_at):
+            return "resume_pending", reason, marked_at
+        case Suspended(reason, marked_at):
+            return "suspended", reason, marked_at
+        case _:
+            return "active", None, None
+
+
+OPEN_TURNS = (TurnState.RUNNING, TurnState.AWAITING_APPROVAL, TurnState.INTERRUPTED)

@@ -1,0 +1,130 @@
+"""The session key of a source: which lane of conversation a message belongs to.
+
+Two different lanes never share a key and no key contains a path, whatever ids a platform hands us.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from everturn.model import Inbound, SessionSource
+
+MOST_BYTES = 4  # of one character
+INDEXED_BYTES = 2500  # a row of an index of PostgreSQL's has room for 2,704; SQLite does not mind
+PROGRAMS = "v1"  # the platform of programs that speak the OpenAI API
+SINGLE_CALL = "call:"  # prefix of the thread of a stateless call
+_PLAIN = re.compile(r"[A-Za-z0-9_.~+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """Whether people in one group, or in one thread, each have a conversation of their own. They always have one in the direct
+    chats of the platforms in `changing_directs`: people come into those chats and leave them.
+    """
+
+    group_sessions_per_user: bool = True
+    thread_sessions_per_user: bool = False
+    changing_directs: frozenset[str] = frozenset()  # names of platforms, as their adapters declare it
+
+
+Lane = tuple[str, str | None, str | None, str | None]
+"""Its slot, chat, thread and participant."""
+
+
+def session_key(source: SessionSource, isolation: Isolation = Isolation(), agent: str = "main") -> str:  # noqa: B008
+    """`agent:<agent>:<platform>[@account]:<slot>[:=scope][:chat][:thread][:@participant]`."""
+    slot, chat, thread, participant = _lane(source, isolation)
+    account = f"@{_escape(source.account)}" if source.account else ""
+    key = f"agent:{_escape(agent)}:{_escape(source.platform)}{account}:{_escape(slot)}"
+    if source.platform == "slack" and source.scope_id:
+        key += f":={_escape(source.scope_id)}"
+    if chat or thread:
+        key += f":{_escape(chat or '')}"
+    if thread:
+        key += f":{_escape(thread)}"
+    return f"{key}:@{_escape(participant)}" if participant else key
+
+
+def is_shared(source: SessionSource, isolation: Isolation) -> bool:
+    """Whether several people speak in this lane, so that each message must name its sender."""
+    return source.chat_type != "dm" and _lane(source, isolation)[3] is None
+
+
+def _lane(source: SessionSource, isolation: Isolation) -> Lane:
+    thread = source.thread_id or source.prospective_thread_id or None
+    chat = source.chat_id or None
+    participant = source.user_id_alt or source.user_id or None
+    if source.chat_type == "dm":
+        own = not chat or source.platform in isolation.changing_directs
+        return "dm", chat, thread, participant if own else None
+    alone = isolation.group_sessions_per_user and (not thread or isolation.thread_sessions_per_user)
+    # The message that opens a thread and those that follow in it share a lane.
+    slot = "thread" if thread and not source.thread_id else source.chat_type
+    return slot, chat, thread, participant if alone else None
+
+
+def is_keepable(inbound: Inbound, key: str) -> bool:
+    """Whether the ids of a message fit into the database indexes: a stranger may have chosen some of them."""
+    source = inbound.source
+    place = (source.platform, source.account)
+    ids = (
+        *place,
+        key,
+        inbound.id,
+        inbound.album,
+        inbound.of,
+        source.chat_id,
+        source.thread_id,
+        source.user_id,
+        source.user_id_alt,
+    )
+    if not inbound.attachments and sum(map(len, filter(None, ids))) * MOST_BYTES <= INDEXED_BYTES:
+        return True  # as almost always: all of it together would fit
+    rows = (
+        (key, inbound.album),
+        (*place, inbound.id),
+        (*place, inbound.of),
+        (*place, source.chat_id, source.thread_id),
+        *((source.platform, each) for each in (source.user_id, source.user_id_alt)),
+        *((source.platform, each.unique) for each in inbound.attachments),
+    )
+    return all(sum(len((text or "").encode()) for text in row) <= INDEXED_BYTES for row in rows)
+
+
+def _escape(text: str) -> str:
+    if text.isascii() and text.isalnum():
+        return text
+    if not _PLAIN.fullmatch(text):
+        text = quote(text, safe="+", errors="surrogatepass")
+    return text.replace(".", "%2E") if text == "." or ".." in text else text
+
+
+def origin_of(key: str) -> tuple[str, str]:
+    """The platform and the chat type that a session key names."""
+    _, _, platform, slot, *_ = [*key.split(":", 4), "", ""]
+    return unquote(platform.partition("@")[0]), unquote(slot)
+
+
+def is_single_call(key: str) -> bool:
+    """Whether a session key is that of a program's stateless call: nobody ever writes to it again."""
+    _, _, platform, _, _, thread, *_ = [*key.split(":"), "", "", "", "", "", ""]
+    return platform == PROGRAMS and unquote(thread).startswith(SINGLE_CALL)
+
+
+def same_chat(key: str, other: str) -> bool:
+    """Whether two session keys name the same chat, whoever takes part in it."""
+    return key.partition(":@")[0] == other.partition(":@")[0]
+
+
+def account_of(key: str) -> str:
+    """The account of ours that a session key names; empty for a platform's only one."""
+    _, _, platform, *_ = [*key.split(":", 3), "", "", ""]
+    return unquote(platform.partition("@")[2])
+
+
+def agent_of(key: str) -> str:
+    """The name of the agent that a session key names."""
+    _, agent, *_ = [*key.split(":", 2), "", ""]
+    return unquote(agent)

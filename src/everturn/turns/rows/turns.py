@@ -1,0 +1,252 @@
+"""Store the steps of a running turn: calling, step, effect, finish, fail. Every write of a running turn is fenced:
+the entry's row is locked under the fence first, so a late writer is refused by the database and by no earlier check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from everturn.errors import FenceLost
+from everturn.model import Event, Message, ToolCall, Usage
+from everturn.outbox.rows.bubbles import queue_answer
+from everturn.outbox.rows.notices import Delivery, Fact, append_events, events_of, fact, queue_notice, report
+from everturn.outbox.rows.outbox import sent_at_once
+from everturn.sessions.rows.boundaries import end_open_turn, release
+from everturn.sessions.rows.entries import lock_entry
+from everturn.sessions.rows.transcripts import insert_message
+from everturn.store.interface import Op, sql
+from everturn.turns.rows.beginning import WAITING
+from everturn.turns.rows.outputs import keep_output
+from everturn.turns.rows.spending import Plan, add_plan, count_call_apart, count_failed_call, count_usage, mark_call
+from everturn.turns.rows.turn_values import Finished, StartedTurn
+
+NOTHING = Usage()
+FENCED = "SELECT waiting FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
+OWNED = (
+    "SELECT 1 FROM entry e JOIN turn t ON t.id=e.turn"
+    " WHERE e.key=$1 AND e.turn=$2 AND t.attempt=$3 AND t.state='running'/*lock*/"
+)
+# Every boundary that moves the key's fence ends the turn's row or its attempt with the same commit: the row itself is the
+# fence for what is written to it alone.
+CALLED = "UPDATE turn SET called=attempt WHERE id=$1 AND state='running' AND attempt=$2/*did*/"
+PROVEN = CALLED.replace("called", "proven")
+ADD_EFFECT = (
+    "INSERT INTO effect (turn, call_id, name, effect, state, attempt, begun_at) VALUES ($1, $2, $3, $4, 'begun', $5, $6)"
+    " ON CONFLICT (turn, call_id) DO NOTHING"
+)
+EFFECT_DONE = "UPDATE effect SET state='done', done_at=$3 WHERE turn=$1 AND call_id=$2 AND state='begun'"
+RELEASE_KEY = (
+    "UPDATE entry SET state='active', reason=NULL, marked_at=NULL, unclean_ends=0, tail=0, rolled_back=NULL, holder=NULL, turn=NULL,"
+    " seq=$4, turns=turns+1, event_seq=event_seq+$5 WHERE key=$1 AND fence=$2 AND turn=$3 RETURNING event_seq, waiting"
+)
+# A cut answer is shown, but it is no success: the mark and the count of unclean ends stay.
+RELEASE_AFTER_CUT = RELEASE_KEY.replace("state='active', reason=NULL, marked_at=NULL, unclean_ends=0, ", "")
+INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='claimed'"
+
+
+def calling(begun: StartedTurn, asked: Usage = NOTHING) -> Op[None]:
+    """Store that the agent is about to call the model: from now on an end of the process is an interruption."""
+    if not (yield mark_call(begun.turn, begun.attempt, asked)):
+        raise _lost(begun.key, begun.turn)
+
+
+def calling_with_plan(begun: StartedTurn, plan: Plan) -> Op[None]:
+    """Store a model call, after counting what it may use. Raises Spent when that would pass a limit."""
+    yield from fenced(begun)
+    yield from add_plan(begun, plan)
+
+
+def prove(begun: StartedTurn) -> Op[None]:
+    """Store that a suspect is proven: it survived the crash loop delay or committed a step."""
+    if not (yield sql(PROVEN, begun.turn, begun.attempt)):
+        raise _lost(begun.key, begun.turn)
+
+
+def fenced(begun: StartedTurn) -> Op[int]:
+    """Lock the entry under the turn's fence; returns how many messages and commands are queued behind the turn."""
+    rows = yield sql(FENCED, begun.key, begun.fence, begun.turn)
+    if not rows:
+        raise _lost(begun.key, begun.turn)
+    return int(rows[0][0])
+
+
+def owned(key: str, turn: int, attempt: int) -> Op[None]:
+    """Check that the turn still owns its key, for what a tool writes: refused when the key has another turn, or the turn
+    another attempt.
+    """
+    if not (yield sql(OWNED, key, turn, attempt)):
+        raise _lost(key, turn)
+
+
+def _lost(key: str, turn: int) -> FenceLost:
+    return FenceLost(f"{key}: the turn {turn} no longer owns its conversation")
+
+
+def step(
+    begun: StartedTurn,
+    message: Message,
+    begin: ToolCall | None,
+    acknowledge: str | None,
+    usage: Usage = NOTHING,
+    *,
+    prove_it: bool,
+) -> Op[int]:
+    """Commit a model response, and with it the start of its first effect; returns how many are queued behind the turn."""
+    waiting = yield from fenced(begun)
+    added = yield insert_message(begun, message, tell=usage.requests > 0)
+    if begin is not None:
+        yield sql(ADD_EFFECT, begun.turn, begin.id, begin.name, begin.effect, begun.attempt, message.at)
+    if acknowledge is not None:
+        yield sql("UPDATE entry SET tail_key=$2, tail_at=$3 WHERE key=$1", begun.key, acknowledge, message.at)
+    if prove_it:
+        yield from prove(begun)
+    if added:  # an operation that runs twice counts once
+        yield from count_usage(begun, usage)
+    return waiting
+
+
+def failed_call(
+    begun: StartedTurn, number: int, kind: str, why: str, wait_s: float, at: float, usage: Usage = NOTHING
+) -> Op[int]:
+    """Store that a model call failed, under a number that the caller made; returns how many did since the last committed
+    step. Run twice it counts once.
+    """
+    yield from fenced(begun)
+    if (yield from add_failure(begun, number, kind, why, wait_s, at)):
+        yield from count_failed_call(begun, usage)
+    rows = yield sql("SELECT failures FROM turn WHERE id=$1", begun.turn)
+    return int(rows[0][0])
+
+
+def called_apart(begun: StartedTurn, usage: Usage) -> Op[None]:
+    """Count a model call whose answer is no row of the transcript."""
+    yield from fenced(begun)
+    yield from count_call_apart(begun, usage)
+
+
+def add_failure(begun: StartedTurn, number: int, kind: str, why: str, wait_s: float, at: float) -> Op[bool]:
+    """Store a failed model call, for `explain`; False when an earlier run of the operation stored it."""
+    kept_now = yield sql(
+        "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+        " ON CONFLICT (turn, number) DO NOTHING RETURNING number",
+        begun.turn, number, begun.attempt, kind, why, wait_s, at,
+    )  # fmt: skip
+    return bool(kept_now)
+
+
+def begin_effect(begun: StartedTurn, call: ToolCall, at: float) -> Op[None]:
+    """Commit that a tool call is about to run, outside the commit of a step: from now on a crash is an interruption."""
+    yield from fenced(begun)
+    yield sql(CALLED, begun.turn, begun.attempt)
+    yield sql(ADD_EFFECT, begun.turn, call.id, call.name, call.effect, begun.attempt, at)
+
+
+def finish_effect(
+    begun: StartedTurn,
+    result: Message,
+    begin: ToolCall | None,
+    whole: str | None = None,
+    skipped: Sequence[Message] = (),
+) -> Op[int]:
+    """Commit a tool's result, the whole of it where it is shortened, and with it the start of the next call, or that
+    the rest is skipped; returns how many are queued behind the turn.
+    """
+    waiting = yield from fenced(begun)
+    yield sql(EFFECT_DONE, begun.turn, result.call_id, result.at)
+    yield insert_message(begun, result)
+    if whole is not None and result.call_id is not None:
+        yield keep_output(begun.turn, result.call_id, whole, result.at)
+    if begin is not None:
+        yield sql(ADD_EFFECT, begun.turn, begin.id, begin.name, begin.effect, begun.attempt, result.at)
+    for each in skipped:
+        yield insert_message(begun, each)
+    return waiting
+
+
+def skip_calls(begun: StartedTurn, skipped: Sequence[Message]) -> Op[None]:
+    """Commit the results of calls that were never begun."""
+    yield from fenced(begun)
+    for each in skipped:
+        yield insert_message(begun, each)
+
+
+def effects_of(turn: int) -> Op[dict[str, str]]:
+    """The state of each effect of a turn, by call id."""
+    rows = yield sql("SELECT call_id, state FROM effect WHERE turn=$1", turn)
+    return {row[0]: row[1] for row in rows}
+
+
+def finish(
+    begun: StartedTurn,
+    answer: Message,
+    delivery: Delivery,
+    instance: int,
+    acknowledge: str | None,
+    usage: Usage = NOTHING,
+    cut: str | None = None,
+    bubble: str | None = None,
+    *,
+    grew: bool = True,
+) -> Op[Finished]:
+    """Store the answer, its pending reply, the events and the entry's state in one transaction.
+
+    `cut` is what the user is shown of an answer that is not whole, in place of its text. `bubble` is the final text of the
+    streaming message: the same, beneath what was said before tools were used. Not `grew`: nothing was ever shown.
+    """
+    at, shown = answer.at, answer.content if cut is None else cut
+    facts = _answer_facts(begun, answer, shown) if delivery.by_event else []
+    rows = yield sql(
+        RELEASE_KEY if cut is None else RELEASE_AFTER_CUT, begun.key, begun.fence, begun.turn, answer.seq, len(facts)
+    )
+    if not rows:
+        return (yield from _finished_before(begun, instance))
+    yield insert_message(begun, answer)
+    why = None if cut is None else "cut"
+    yield sql(
+        "UPDATE turn SET state='answered', ended_at=$2, why=$3 WHERE id=$1 AND state='running'", begun.turn, at, why
+    )
+    for number in begun.inbox:
+        yield sql(INBOX_DONE, number, at)
+    if acknowledge is not None:
+        yield sql("UPDATE entry SET tail_key=$2, tail_at=$3 WHERE key=$1", begun.key, acknowledge, at)
+    if usage.requests:
+        yield from count_usage(begun, usage)
+    reply = yield from queue_answer(begun, shown if bubble is None else bubble, at, delivery, instance, grew=grew)
+    events = (yield from append_events(begun.key, rows[0][0] - len(facts), facts, begun.fence)) if facts else ()
+    return Finished(events=events, reply=reply, more=rows[0][1] > 0)
+
+
+def _answer_facts(begun: StartedTurn, answer: Message, shown: str) -> list[Fact]:
+    turn = str(begun.turn)
+    also = {"also": begun.also} if begun.also else {}
+    return [
+        fact("reply", answer.at, turn=turn, id=turn, text=shown, to=begun.source.message_id, **also),
+        fact("turn", answer.at, turn=turn, state="answered", attempt=begun.attempt),
+    ]
+
+
+def _finished_before(begun: StartedTurn, instance: int) -> Op[Finished]:
+    """The result of an earlier run (whose commit's outcome was unknown). Raises FenceLost when the key has another owner."""
+    rows = yield sql("SELECT state, attempt FROM turn WHERE id=$1", begun.turn)
+    if not rows or rows[0] != ("answered", begun.attempt):
+        raise _lost(begun.key, begun.turn)
+    events = yield from events_of(begun.key, begun.fence)
+    reply = yield from sent_at_once(begun.turn, instance)
+    more = yield sql(WAITING, begun.key, 1)
+    return Finished(events=events, reply=reply, more=bool(more))
+
+
+def fail(begun: StartedTurn, why: str, text: str, at: float, delivery: Delivery) -> Op[tuple[Event, ...]]:
+    """Fail a turn that could not be answered: its messages become dead letters and their sender gets a notice.
+
+    The session's mark and its count of unclean ends stay: only a successful turn clears them.
+    """
+    entry = yield from lock_entry(begun.key)
+    if entry is None or entry.fence != begun.fence or entry.turn != begun.turn:
+        return (yield from events_of(begun.key, begun.fence))  # the events of an earlier run of this operation
+    yield from end_open_turn(entry, "failed", "dead", why, at, text)
+    yield from release(entry)
+    facts = yield from queue_notice(begun.turn, begun.key, begun.source, text, "failed", at, delivery, begun.turn)
+    if delivery.by_event:
+        facts = [*facts, fact("turn", at, turn=str(begun.turn), state="failed", attempt=begun.attempt)]
+    return (yield from report(begun.key, entry.event_seq, facts, begun.fence))

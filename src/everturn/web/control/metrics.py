@@ -1,0 +1,134 @@
+"""`GET /metrics`: the metrics of this process and of open work in the store, for Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from everturn import __version__
+from everturn.clock import Clock
+from everturn.errors import StoreError
+from everturn.model import InboxState, OutboxState, TurnState
+from everturn.operator.rows.reading import OpenWork, backlog
+from everturn.store.interface import Store
+from everturn.telemetry.meters import Labels, Meters, StoreMeters
+from everturn.web.chat.events import EventStreams
+from everturn.web.control.exposition import OPEN, TEXT, Family, rendered
+from everturn.web.wire.bodies import NO_STORE
+
+if sys.platform == "linux":
+    import resource
+
+STORE_S = 2.0
+STARTED_AT = time.time()
+ALONE: Labels = ()
+OPEN_TURNS = (TurnState.RUNNING, TurnState.AWAITING_APPROVAL, TurnState.INTERRUPTED)
+OPEN_INBOX = (InboxState.QUEUED, InboxState.CLAIMED)
+OPEN_OUTBOX = (OutboxState.OPEN, OutboxState.PENDING, OutboxState.SENDING, OutboxState.UNKNOWN)
+
+
+class Metrics:
+    """Collects and renders every metric of the table."""
+
+    def __init__(self, meters: Meters, store: Store, events: EventStreams, clock: Clock) -> None:
+        self._meters = meters
+        self._store = store
+        self._events = events
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [Route("/metrics", self.show, methods=["GET"])]
+
+    async def show(self, request: Request) -> Response:
+        """`GET /metrics`; OpenMetrics if the request accepts it."""
+        modern = "application/openmetrics-text" in request.headers.get("accept", "")
+        families = await self.collect()
+        return Response(rendered(families, modern=modern), 200, {**NO_STORE, "content-type": OPEN if modern else TEXT})
+
+    async def collect(self) -> dict[str, Family]:
+        """Return every metric by name; those of the store are missing if it does not answer in time."""
+        found = await self._backlog()
+        families = {**of_gateway(self._meters), **of_store(self._store.meters()), **of_process()}
+        families["everturn_streams_open"] = {ALONE: self._events.count()}
+        families["everturn_store_up"] = {ALONE: float(found is not None)}
+        return families if found is None else {**families, **of_backlog(found, self._clock.now())}
+
+    async def _backlog(self) -> OpenWork | None:
+        try:
+            async with asyncio.timeout(STORE_S):
+                return await self._store.read(backlog)
+        except (TimeoutError, StoreError):
+            return None
+
+
+def of_gateway(meters: Meters) -> dict[str, Family]:
+    """Return the metrics that the loops counted."""
+    return {
+        "everturn_messages_total": meters.messages,
+        "everturn_turns_total": meters.turns,
+        "everturn_turns_running": {ALONE: meters.running},
+        "everturn_answer_seconds": {ALONE: meters.answer},
+        "everturn_turn_seconds": {ALONE: meters.turn},
+        "everturn_step_seconds": {("model",): meters.model, ("tool",): meters.tool},
+        "everturn_model_requests_total": {ALONE: meters.requests},
+        "everturn_model_tokens_total": {
+            ("input",): meters.input_tokens,
+            ("output",): meters.output_tokens,
+            ("cached",): meters.cached_tokens,
+        },
+        "everturn_model_cost_dollars_total": {ALONE: meters.cost},
+        "everturn_model_failures_total": {ALONE: meters.failures},
+        "everturn_deliveries_total": meters.deliveries,
+        "everturn_recovered_instances_total": {ALONE: meters.instances},
+        "everturn_recovered_turns_total": meters.recovered,
+        "everturn_loop_delay_seconds": {ALONE: meters.loop_delay},
+    }
+
+
+def of_store(meters: StoreMeters) -> dict[str, Family]:
+    """Return the metrics of the store."""
+    return {
+        "everturn_store_commit_seconds": {ALONE: meters.commit},
+        "everturn_store_group_operations": {ALONE: meters.group},
+        "everturn_store_read_seconds": {ALONE: meters.read},
+        "everturn_store_waiting_operations": {ALONE: meters.waiting},
+    }
+
+
+def of_backlog(found: OpenWork, now: float) -> dict[str, Family]:
+    """Return the metrics of open work. Every state is present: an alert must not lose its series when nothing is open."""
+    return {
+        "everturn_turns_open": {(each,): found.turns.get(each, 0) for each in OPEN_TURNS},
+        "everturn_inbox_messages": {(each,): found.inbox.get(each, 0) for each in OPEN_INBOX},
+        "everturn_inbox_oldest_seconds": {ALONE: _age(found.inbox_since, now)},
+        "everturn_outbox_replies": {(each,): found.outbox.get(each, 0) for each in OPEN_OUTBOX},
+        "everturn_outbox_oldest_seconds": {ALONE: _age(found.outbox_since, now)},
+    }
+
+
+def _age(since: float | None, now: float) -> float:
+    return 0.0 if since is None else max(0.0, now - since)
+
+
+def of_process() -> dict[str, Family]:
+    """Return the metrics of the process, under the usual names."""
+    families: dict[str, Family] = {
+        "everturn_build_info": {(__version__, platform.python_version()): 1},
+        "process_cpu_seconds_total": {ALONE: time.process_time()},
+        "process_start_time_seconds": {ALONE: STARTED_AT},
+    }
+    if sys.platform == "linux":
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        families["process_resident_memory_bytes"] = {ALONE: pages * os.sysconf("SC_PAGE_SIZE")}
+        families["process_max_fds"] = {ALONE: resource.getrlimit(resource.RLIMIT_NOFILE)[0]}
+        families["process_open_fds"] = {ALONE: sum(1 for _ in Path("/proc/self/fd").iterdir())}
+    return families

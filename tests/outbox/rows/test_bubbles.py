@@ -1,0 +1,226 @@
+"""The bubble of a turn: one row from the first text to the answer, or to whatever ends the turn."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from everturn.errors import FenceLost
+from everturn.model import Bubble, Reply, ToolCall
+from everturn.outbox.rows.notices import Delivery
+from everturn.outbox.rows.outbox import record_bubble, record_sent, record_shown, recover_sending
+from everturn.outbox.rows.previews import Closed, Opened, Opening, open_bubble, still_ours
+from everturn.outbox.rules import bubble_texts
+from everturn.outbox.rules.delivery import UnknownAction
+from everturn.turns.rows.approvals import ApprovalTerms, May, begin_approved
+from everturn.turns.rows.turn_values import StartedTurn
+from everturn.turns.rows.turns import fail, finish
+from tests.contracts.store import StoreProcess, broken, living
+
+STREAMS = Delivery(by_event=False, edits=True, streams=True)
+NOW = structs.replace(STREAMS, send_now=True)
+BUBBLE = "SELECT id, kind, state, text, parts FROM outbox ORDER BY id"
+
+
+@pytest.fixture
+async def process(store_url: str) -> AsyncIterator[StoreProcess]:
+    async with living(store_url, delivery=STREAMS) as process:
+        yield process
+        assert await process.store.read(broken) == {}
+
+
+async def opened(
+    process: StoreProcess, begun: StartedTurn, on_unknown: UnknownAction = UnknownAction.REPEAT
+) -> Opened | Closed:
+    opening = Opening(number=process.ids.next(), instance=process.instance, at=process.now, on_unknown=on_unknown)
+    return await process.twice(open_bubble, begun, opening)
+
+
+async def shown(process: StoreProcess, begun: StartedTurn, *parts: str) -> Bubble:
+    """A bubble whose sent parts are these."""
+    found = await opened(process, begun)
+    assert isinstance(found, Opened)
+    bubble = structs.replace(found.bubble, sending=None, said="first words")
+    await process.twice(record_bubble, begun.turn, bubble.opening, parts, bubble)
+    return bubble
+
+
+async def delivered(process: StoreProcess) -> Reply:
+    reply = await process.sending()
+    assert reply.bubble is not None
+    await process.twice(record_shown, reply, reply.kind, reply.sent_parts, reply.bubble, process.now)
+    return reply
+
+
+async def sent(process: StoreProcess) -> Reply:
+    """What is no bubble is out."""
+    reply = await process.sending()
+    await process.store.run(record_sent, reply, ("p",), process.now)
+    return reply
+
+
+async def test_the_answer_is_queued_in_the_same_row(process: StoreProcess) -> None:
+    begun = await process.called()
+    bubble = await shown(process, begun, "p1")
+    assert await process.claim() is None  # while it streams nobody else claims it
+    assert await process.store.read(still_ours, begun, bubble.opening)
+    await process.twice(finish, begun, process.answer(begun), STREAMS, process.instance, None)
+    assert not await process.store.read(still_ours, begun, bubble.opening)
+    reply = await delivered(process)
+    assert (reply.id, reply.kind, reply.text, reply.sent_parts) == (begun.turn, "reply", "done", ("p1",))
+    assert await process.look(BUBBLE) == [(begun.turn, "reply", "sent", "done", '["p1"]')]
+
+
+async def test_where_a_repetition_is_harmless_it_is_taken_with_the_finish(process: StoreProcess) -> None:
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    finished = await process.twice(finish, begun, process.answer(begun), NOW, process.instance, None)
+    assert finished.reply is not None
+    assert (finished.reply.id, finished.reply.sent_parts) == (begun.turn, ("p1",))
+    await process.store.run(recover_sending, process.instance, {"fake": UnknownAction.MARK}, process.now)
+    assert await process.look("SELECT state, marked FROM outbox") == [("pending", 0)]  # a change may be repeated
+
+
+@pytest.mark.parametrize("on_unknown", UnknownAction)
+async def test_the_next_attempt_decides_about_a_first_part_with_unknown_delivery(
+    process: StoreProcess, on_unknown: UnknownAction
+) -> None:
+    begun = await process.called()
+    first = await opened(process, begun)
+    assert isinstance(first, Opened)
+    assert first.bubble.sending == 0
+    await process.die()
+    again = await process.began()
+    second = await opened(process, again, on_unknown)
+    if on_unknown in {UnknownAction.ASK, UnknownAction.DROP}:
+        assert second == Closed(for_good=True)
+        await process.finish(again)
+        assert await process.states("outbox") == ["unknown" if on_unknown is UnknownAction.ASK else "dead"]
+        assert '"replaces":[0]' in (await process.look("SELECT bubble FROM outbox"))[0][0]  # if it is sent after all
+    else:
+        assert isinstance(second, Opened)
+        marked = on_unknown is UnknownAction.MARK
+        assert (second.bubble.replaces, second.bubble.repeats) == ((0,) if marked else (), not marked)
+
+
+async def test_an_interruption_pauses_it_and_the_next_attempt_goes_on(process: StoreProcess) -> None:
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    await process.die()
+    with pytest.raises(FenceLost):
+        await opened(process, begun)
+    assert (await delivered(process)).text == bubble_texts.PAUSED
+    again = await opened(process, await process.began())
+    assert isinstance(again, Opened)
+    assert again.parts == ("p1",)
+    assert await process.look(BUBBLE) == [(begun.turn, "reply", "open", "", '["p1"]')]
+
+
+async def test_an_answer_that_comes_while_the_pause_is_being_shown_follows_it(process: StoreProcess) -> None:
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    await process.die()
+    pause = await process.claim()
+    assert isinstance(pause, Reply)
+    again = await process.began()
+    assert await opened(process, again) == Closed(for_good=False)
+    await process.finish(again)
+    assert pause.bubble is not None
+    assert await process.twice(record_shown, pause, pause.kind, ("p1",), pause.bubble, process.now)
+    assert (await delivered(process)).text == "done"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"), [("/stop", "/stop"), ("/new", "/new"), ("/retry", "/retry")], ids=["stop", "new", "retry"]
+)
+@pytest.mark.parametrize("paused", [False, True])
+async def test_a_command_that_ends_the_turn_ends_its_bubble(
+    process: StoreProcess,
+    command: str,
+    why: str,
+    paused: bool,  # noqa: FBT001
+) -> None:
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    if paused:
+        await process.die()
+        await delivered(process)
+    await process.command(command)
+    reply = await delivered(process)
+    assert (reply.id, reply.kind, reply.text) == (begun.turn, "broken_off", bubble_texts.ended(why))
+
+
+async def test_nothing_is_left_of_a_bubble_of_which_nothing_is_out(process: StoreProcess) -> None:
+    begun = await process.called()
+    await shown(process, begun)
+    await process.twice(fail, begun, "why", "it failed", process.now, STREAMS)
+    assert await process.look(BUBBLE) == [(begun.turn, "notice", "pending", "it failed", "[]")]
+
+
+async def test_a_failure_is_said_in_the_bubble(process: StoreProcess) -> None:
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    await process.twice(fail, begun, "why", "it failed", process.now, STREAMS)
+    assert await process.look(BUBBLE) == [(begun.turn, "broken_off", "pending", "it failed", '["p1"]')]
+
+
+async def test_a_suspension_is_said_in_the_bubble(process: StoreProcess) -> None:
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    await replace(process, stuck_after=1).die()
+    ((number, kind, state, text, _),) = await process.look(BUBBLE)
+    assert (number, kind, state, "set aside" in text or "suspended" in text) == (
+        begun.turn,
+        "broken_off",
+        "pending",
+        True,
+    )
+
+
+async def test_an_approval_request_leaves_the_bubble_above_it_and_the_answer_gets_another(
+    process: StoreProcess,
+) -> None:
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    call = ToolCall("c1", "write", ask="May I?")
+    number, question = process.ids.next(), process.ids.next()
+    terms = ApprovalTerms(
+        id=question, at=process.now, expires_s=60, delivery=STREAMS, bubble=number, said="all that was said"
+    )
+    assert (await process.twice(begin_approved, begun, call, terms)).may is May.REQUESTED
+    left = await delivered(process)
+    assert (left.id, left.text, left.bubble and left.bubble.said) == (number, "", "all that was said")
+    asked = await sent(process)
+    assert (asked.id, asked.kind) == (question, "approval_request")
+    await process.command(f"/approve {question}")
+    await sent(process)
+    again = await opened(process, await process.began())
+    assert isinstance(again, Opened)
+    assert (again.parts, again.bubble.name) == ((), f"{begun.turn}.1")
+
+
+@pytest.mark.parametrize("being_sent", [False, True])
+async def test_an_approval_request_of_the_next_attempt_finds_what_was_said_above_it(
+    process: StoreProcess,
+    being_sent: bool,  # noqa: FBT001
+) -> None:
+    """The process died before the request. While the interruption is just being shown, nothing is requested."""
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    await process.die()
+    pause = await process.claim() if being_sent else await delivered(process)
+    assert isinstance(pause, Reply)
+    again, number, question = await process.began(), process.ids.next(), process.ids.next()
+    terms = ApprovalTerms(
+        id=question, at=process.now, expires_s=60, delivery=STREAMS, bubble=number, said="all that was said"
+    )
+    call = ToolCall("c1", "write", ask="May I?")
+    if being_sent:
+        assert pause.bubble is not None
+        assert (await process.twice(begin_approved, again, call, terms)).may is May.LATER
+        assert [row[:3] for row in await process.look(BUBBLE)] == [(begun.turn, "paused", "sending")]
+        await process.twice(record_shown, pause, pause.kind, pause.sent_parts, pause.bubble, process.now)
+    assert (await process.twice(begin_approved, again, call, terms)).may is May.REQUESTED
+    rows = [row[:3] for row in await process.look(BUBBLE)]
+    assert rows == [(number, "broken_off", "pending"), (question, "approval_request", "pending")]
