@@ -18,6 +18,7 @@ from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, SendFault
 from everturn.testing.matrix import MatrixProxy
 from everturn.testing.model import ScriptedModel
 from everturn.testing.telegram import Telegram, person
+from everturn.testing.waiting import within
 from tests.scenes import die, told, until_all_are_dead
 
 HERE = SessionSource(platform="fake", chat_id="one", user_id="ann")
@@ -69,6 +70,14 @@ async def test_a_sleeper_may_be_cancelled() -> None:
     await asyncio.wait({task})
     clock.advance(2)
     assert task.cancelled()
+
+
+async def test_time_that_passes_before_a_sleepers_first_step_counts() -> None:
+    clock = ManualClock()
+    task = asyncio.ensure_future(clock.sleep(30))  # it has not run yet
+    clock.advance(30)
+    async with within():
+        await task
 
 
 def test_a_clock_set_back_wakes_nobody() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Coroutine
 from itertools import count
+from typing import Any
 
 
 class ManualClock:
@@ -23,14 +25,16 @@ class ManualClock:
         """The same seconds as `now`."""
         return self._at
 
-    async def sleep(self, seconds: float) -> None:
-        """Wait until the clock was advanced far enough."""
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        """Wait until the clock was advanced far enough.
+
+        The time runs from the call, not from the first step of a task that waits: an `advance` between the two is not lost.
+        """
         if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        future = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._at + seconds, next(self._numbers), future))
-        await future
+            return asyncio.sleep(0)
+        due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._at + seconds, next(self._numbers), due))
+        return _wait(due)
 
     def advance(self, seconds: float) -> None:
         """Let time pass; the sleepers that are due wake, in order."""
@@ -43,3 +47,7 @@ class ManualClock:
     def set_back(self, seconds: float) -> None:
         """Set the clock back, as a correction of the machine's clock does; no sleeper wakes."""
         self._at -= seconds
+
+
+async def _wait(due: asyncio.Future[None]) -> None:
+    await due
