@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -49,10 +49,10 @@ class StillClock(ManualClock):
         self.waits: list[float] = []
         self.changes = Changes(lambda: self.waits)
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
         self.waits.append(seconds)
         self.changes.changed()
-        await super().sleep(seconds)
+        return super().sleep(seconds)
 
     async def typing(self) -> None:
         """Wait until the next turn has shown its typing indicator."""

@@ -1,18 +1,20 @@
 """Attachments are fetched after the commit and become part of the text; whatever happens the message is answered."""
 
+import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from everturn.errors import OutcomeUnknown, TryLater
-from everturn.home.files import Media
+from everturn.home.files import Media, SavedFile
+from everturn.inbox.attachments import LEAST_WAIT_S
 from everturn.inbox.rules.attachments import MediaRules
 from everturn.lifecycle.parts import Settings
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.testing import FakePlatform, FilePlatform, ManualClock, ScriptedAgent, World
-from tests.scenes import Actor, die, told, until_read, while_time_passes
-from tests.waiting import poll
+from tests.scenes import Actor, die, happened, told, until_read
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels"
 PHOTO = Attachment(kind="image", ref="cat", name="cat.png", size=len(PNG))
@@ -77,17 +79,34 @@ async def test_a_platform_without_files_says_so(tmp_path: Path) -> None:
         await told(platform, "one", "echo: look")
 
 
+class WatchedMedia(Media):
+    """It is known when a file was kept."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.kept = asyncio.Event()
+
+    async def keep(self, name: str, parts: AsyncIterator[bytes], *, by_content: bool = False) -> SavedFile:
+        saved = await super().keep(name, parts, by_content=by_content)
+        self.kept.set()
+        return saved
+
+
 async def test_a_fetch_that_fails_is_retried_until_the_time_is_over(tmp_path: Path) -> None:
-    platform, clock = with_files(), ManualClock()
+    platform, clock, media = with_files(), ManualClock(), WatchedMedia(tmp_path / "files")
     platform.fetch_faults = [TryLater("busy", 3.0), OutcomeUnknown("what?"), RuntimeError("broken")]
-    world = World(place_of(tmp_path), ScriptedAgent(), [platform], clock, media=Media(tmp_path / "files"))
+    world = World(place_of(tmp_path), ScriptedAgent(), [platform], clock, Settings(burst_s=0.0), media=media)
     async with world:
         platform.attach("one", "first", [PHOTO])
-        await while_time_passes(world, platform.until(lambda: len(platform.fetches) == 3))
+        for tries, pause_s in enumerate((3.0, LEAST_WAIT_S), 1):
+            await platform.until(lambda tries=tries: len(platform.fetches) == tries)  # type: ignore[misc]
+            clock.advance(pause_s)
         assert "it could not be fetched" in await told(platform, "one", "I did not get cat.png")
+        assert len(platform.fetches) == 3
         platform.attach("one", "second", [Attachment(kind="image", ref="slow"), PHOTO])
-        await poll(lambda: bool(list((tmp_path / "files").glob("*.cat.png"))))  # it is there before time passes
-        answer = await while_time_passes(world, told(platform, "one", "echo: second"))
+        await happened(media.kept)
+        clock.advance(30)
+        answer = await told(platform, "one", "echo: second")
     assert "image.jpg did not arrive: it could not be fetched in time" in answer
     assert "cat.png, image/png" in answer
 

@@ -98,7 +98,7 @@ async def test_a_drain_that_times_out_marks_every_running_lane_with_its_reason(
 
 async def test_a_clean_drain_marks_nothing_and_interrupts_nothing(store_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
-    async with World(store_url, agent, [platform]) as world:
+    async with World(store_url, agent, [platform], ManualClock()) as world:
         await holding(platform, agent, "one")
         stopping = asyncio.ensure_future(world.stop("restart"))
         await told(platform, "one", "restarting")

@@ -72,6 +72,11 @@ async def seen(platform: FakePlatform, *texts: str) -> None:
         assert platform.texts("one") == list(texts)
 
 
+async def first_part_committed(world: World) -> None:
+    """Wait until the id of the first text is in the database: people see the text a moment earlier."""
+    await until_read(lambda: trace_of(world, "m1"), lambda trace: trace["replies"][0]["parts"] != "[]")
+
+
 async def grown(platform: FakePlatform, agent: Talker) -> None:
     """Wait until there is more than the first text. It is committed after it is sent, and before an edit of it."""
     agent.go(2)
@@ -183,6 +188,7 @@ async def test_an_interruption_is_seen_until_it_goes_on(store_url: str) -> None:
     platform.say("one", "hello")
     agent.go(2)
     await seen(platform, f"one two{CURSOR}")
+    await first_part_committed(world)
     await world.stop("restart")
     assert platform.texts("one")[0] == f"one two\n\n{bubble_texts.PAUSED}"
     async with world:
@@ -390,6 +396,7 @@ async def test_a_bubble_whose_part_is_gone_streams_in_a_new_one(store_url: str) 
     platform.say("one", "hello")
     agent.go(2)
     await seen(platform, f"one two{CURSOR}")
+    await first_part_committed(world)
     await world.stop("restart")
     assert not platform.busy
     async with world:

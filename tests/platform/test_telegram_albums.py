@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,10 +49,10 @@ class Watched(ManualClock):
         super().__init__()
         self.asleep = asyncio.Event()
 
-    async def sleep(self, seconds: float) -> None:
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
         """Say so, and wait."""
         self.asleep.set()
-        await super().sleep(seconds)
+        return super().sleep(seconds)
 
     async def until_asleep(self) -> None:
         """Wait for who sleeps next."""

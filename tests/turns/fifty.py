@@ -12,7 +12,7 @@ from everturn.clock import SystemClock
 from everturn.model import ToolCall
 from everturn.testing import FakePlatform, World
 from tests.scenes import answer_to
-from tests.waiting import WAIT_S
+from tests.waiting import WAIT_S, poll
 
 KILLER = "killer"
 DIED = -signal.SIGKILL
@@ -38,12 +38,11 @@ class Crowd:
 class Crowded:
     """Neighbours take a step now and then; the killer waits until as many run beside it as can, then ends everything."""
 
-    def __init__(self, clock: SystemClock, neighbours: int, steps: int) -> None:
+    def __init__(self, clock: SystemClock, platform: FakePlatform, crowd: Crowd) -> None:
         self._clock = clock
-        self._neighbours = neighbours
-        self._steps = steps
+        self._platform = platform
+        self._crowd = crowd
         self._at_work: set[str] = set()
-        self._all_at_work = asyncio.Event()
 
     async def run(self, turn: TurnContext) -> Answer:
         """Work or kill."""
@@ -51,18 +50,20 @@ class Crowded:
         if turn.text == KILLER:
             await self._kill(turn.attempt)
         self._at_work.add(turn.text)
-        if len(self._at_work) == self._neighbours:
-            self._all_at_work.set()
         done = sum(row.role == "assistant" for row in await turn.own())
-        for number in range(done, self._steps):
+        for number in range(done, self._crowd.steps):
             await turn.step(f"step {number}", [], self._act)
             await self._clock.sleep(0.1)
         return Answer(answer_to(turn.text))
 
     async def _kill(self, attempt: int) -> None:
         if attempt < 3:  # later it runs alone among suspects, and does not wait for anybody
-            await self._all_at_work.wait()
+            await poll(self._all_at_work, LONGEST_S)
         kill_this_process()
+
+    def _all_at_work(self) -> bool:
+        """Whether every neighbour runs, or has its answer: one that an earlier process committed is only sent now."""
+        return all(name in self._at_work or self._platform.texts(name) for name in self._crowd.neighbours)
 
     async def _act(self, call: ToolCall, key: str) -> str:
         raise AssertionError(f"no tool was asked for: {call} {key}")
@@ -76,8 +77,7 @@ def live(crowd: Crowd) -> None:
 async def _live(crowd: Crowd) -> None:
     platform = FakePlatform(file=crowd.folder / "platform")
     names, half = crowd.neighbours, crowd.size // 2
-    unanswered = [name for name in names if not platform.texts(name)]
-    async with World(crowd.url, Crowded(SystemClock(), len(unanswered), crowd.steps), [platform]):
+    async with World(crowd.url, Crowded(SystemClock(), platform, crowd), [platform]):
         for name in (*names[:half], KILLER, *names[half:]):
             platform.say_once(name, name)
         await platform.until(lambda: all(answer_to(name) in platform.texts(name) for name in names), LONGEST_S)

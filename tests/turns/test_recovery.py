@@ -279,7 +279,8 @@ async def test_a_replica_takes_over_from_a_dead_one(database_url: str) -> None:
     platform, agent = FakePlatform(), Actor()
     clock = ManualClock()
     dying = World(database_url, agent, [platform], clock)
-    other = World(database_url, agent, [FakePlatform()], clock)
+    only_swept_by_us = Settings(burst_s=0.0, heartbeat_s=1e6)
+    other = World(database_url, agent, [FakePlatform()], clock, only_swept_by_us)
     async with dying, other:
         platform.say("one", "tool hold")
         await agent.held("tool hold")
