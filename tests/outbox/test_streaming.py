@@ -72,9 +72,14 @@ async def seen(platform: FakePlatform, *texts: str) -> None:
         assert platform.texts("one") == list(texts)
 
 
-async def first_part_committed(world: World) -> None:
-    """Wait until the id of the first text is in the database: people see the text a moment earlier."""
+async def interrupted(world: World, platform: FakePlatform, agent: Talker) -> None:
+    """Stop a gateway while its answer is seen in part. The id of that part is committed a moment after people see it."""
+    await world.start()
+    platform.say("one", "hello")
+    agent.go(2)
+    await seen(platform, f"one two{CURSOR}")
     await until_read(lambda: trace_of(world, "m1"), lambda trace: trace["replies"][0]["parts"] != "[]")
+    await world.stop("restart")
 
 
 async def grown(platform: FakePlatform, agent: Talker) -> None:
@@ -184,12 +189,7 @@ async def test_a_failure_is_shown_in_the_bubble(store_url: str) -> None:
 async def test_an_interruption_is_seen_until_it_goes_on(store_url: str) -> None:
     platform, agent = EditingPlatform(), Talker()
     world = World(store_url, agent, [platform], ManualClock(), EAGER)
-    await world.start()
-    platform.say("one", "hello")
-    agent.go(2)
-    await seen(platform, f"one two{CURSOR}")
-    await first_part_committed(world)
-    await world.stop("restart")
+    await interrupted(world, platform, agent)
     assert platform.texts("one")[0] == f"one two\n\n{bubble_texts.PAUSED}"
     async with world:
         agent.go()
@@ -392,12 +392,7 @@ async def test_a_bubble_whose_part_is_gone_streams_in_a_new_one(store_url: str) 
     """A process found that it cannot be edited any more, and could not send another one."""
     platform, agent = GonePlatform(), Talker()
     world = World(store_url, agent, [platform], ManualClock(), EAGER)
-    await world.start()
-    platform.say("one", "hello")
-    agent.go(2)
-    await seen(platform, f"one two{CURSOR}")
-    await first_part_committed(world)
-    await world.stop("restart")
+    await interrupted(world, platform, agent)
     assert not platform.busy
     async with world:
         agent.go(2)
