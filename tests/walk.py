@@ -203,12 +203,14 @@ async def resume(url: str, recorder: Recorder) -> None:
         await agent.holds.wait()
         await _acknowledged(driver)
         await world.abandon()
+        polls = driver.telegram.queue.polls
         with recorder.on():
             platform = driver.connected(clock=StillClock())
             async with World(
                 url, agent, [platform], StillClock(), Settings(burst_s=0.0), opened=recorder.open
             ) as world:
                 await _answered(driver, world, "echo: hold")
+                await driver.until(lambda: driver.telegram.queue.polls > polls)
 
 
 async def v1(url: str, recorder: Recorder) -> None:

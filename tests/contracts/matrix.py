@@ -15,6 +15,7 @@ from everturn.platform.matrix import MatrixPlatform, MatrixSettings
 from everturn.platform.matrix.inviting import Welcome
 from everturn.testing.matrix import MatrixProxy
 from tests.contracts.platform import READING, SENDING, WAITED_S
+from tests.postgres import free_port
 from tests.synapse import Person, SynapseServer
 
 MANY = 1000
@@ -83,7 +84,9 @@ class MatrixDriver(Rooms):
 
     def __init__(self, _: Path | None, server: SynapseServer) -> None:
         super().__init__(server)
-        self.proxy = MatrixProxy(server.url)
+        self.proxy = MatrixProxy(
+            server.url, port=free_port()
+        )  # it may be away for a while, and nobody else takes it then
         self.after: str | None = self.bot.asks("GET", "/sync", params={"timeout": 0})["next_batch"]
         self._made: list[MatrixPlatform] = []
 

@@ -27,7 +27,7 @@ class Chats:
     """The people of a local Telegram, what they do, and what they see."""
 
     def __init__(self) -> None:
-        self.server = TelegramServer()
+        self.server = TelegramServer(port=free_port())  # it may be away for a while, and nobody else takes it then
         self.telegram = self.server.telegram
 
     def person(self, chat: str) -> Person:

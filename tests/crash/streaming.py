@@ -20,6 +20,7 @@ from everturn import points
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
 from everturn.errors import OutcomeUnknown, Refused, TryLater
+from everturn.inbox.rules.attachments import MediaRules
 from everturn.lifecycle.parts import Settings
 from everturn.model import Effect, ToolCall
 from everturn.outbox.rules.delivery import Surety
@@ -42,6 +43,8 @@ AGAIN_S = 0.5
 UNHURRIED = TurnTimeouts(
     inactive_s=0, warn_s=0, working_s=0, stall_s=0
 )  # nobody gets a notice that minutes passed, which did not
+# Files come over real HTTP, while the clock of the gateway is moved on: their limit must be far beyond what a test lets pass.
+WITH_FILES = Settings(burst_s=0.0, patience=UNHURRIED, media=MediaRules(fetch_s=86_400))
 SETTINGS = Settings(
     patience=UNHURRIED,
     stuck_after=0,

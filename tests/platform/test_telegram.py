@@ -28,7 +28,7 @@ from everturn.testing.telegram import BOT_ID, TOKEN, group, topic, upgrade
 from everturn.turns.rules import approval_texts
 from tests.contracts.platform import MARKED_CALLS
 from tests.contracts.telegram import TelegramDriver
-from tests.crash.streaming import FastClock
+from tests.crash.streaming import WITH_FILES, FastClock
 from tests.scenes import while_time_passes
 from tests.waiting import WAIT_S, within
 
@@ -227,7 +227,8 @@ async def test_an_album_is_answered_once_whatever_becomes_of_its_photos(driver: 
     ann.sends_album([png + b"first", png + b"second"], "look")
     ann.sends_document(b"x" * 20_000_001, "film.bin", "video/mp4")
     url, media = f"sqlite:///{tmp_path / 'everturn.db'}", Media(tmp_path / "files")
-    async with World(url, ScriptedAgent(), [driver.connected()], ManualClock(time.time()), media=media) as world:
+    clock, platform = ManualClock(time.time()), driver.connected()
+    async with World(url, ScriptedAgent(), [platform], clock, WITH_FILES, media=media) as world:
         await driver.until(lambda: driver.acknowledged() == 3)
         answered = driver.until(lambda: any("film.bin did not arrive" in each for each in driver.texts("Ann")))
         await while_time_passes(world, answered)
@@ -464,7 +465,7 @@ async def test_a_revoked_token_is_told_with_its_remedy_and_never_shown(
 
 async def test_the_webhook_is_set_again_by_each_process_and_drops_nothing(driver: TelegramDriver) -> None:
     """Telegram does not say with which secret it posts, and an earlier process may have had another token."""
-    url, clock = "http://127.0.0.1:9/hooks/telegram/1", Pauses(0)
+    url, clock = f"{driver.server.url}/hooks/telegram/1", Pauses(0)  # where each post meets a 404, as it is told below
     driver.says("hello")
     async with httpx.AsyncClient() as client:
         old = {"url": url, "secret_token": "old", "allowed_updates": ["poll"]}

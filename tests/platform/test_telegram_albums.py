@@ -14,7 +14,6 @@ import pytest
 
 from everturn.errors import StoreUnavailable
 from everturn.home.files import Media
-from everturn.inbox.rules.attachments import MediaRules
 from everturn.inbox.rules.busy import ALBUM_S
 from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
@@ -29,7 +28,7 @@ from everturn.testing.telegram import BOT_ID, group
 from everturn.web.hooks import Hooks
 from everturn.web.wire.server import make_app, serve
 from tests.contracts.telegram import TelegramDriver
-from tests.crash.streaming import UNHURRIED
+from tests.crash.streaming import WITH_FILES
 from tests.postgres import free_port
 from tests.scenes import die, while_time_passes
 from tests.waiting import WAIT_S, read_until, within
@@ -38,8 +37,6 @@ from tests.web.composition import Desk
 PNG = b"\x89PNG\r\n\x1a\n"
 NAMED = "@everturn_bot what is this?"
 PATH = f"/hooks/telegram/{BOT_ID}"
-# Files come over real HTTP, while the clock of the gateway is moved on: their limit must be far beyond what a test lets pass.
-PLAIN = Settings(burst_s=0.0, patience=UNHURRIED, media=MediaRules(fetch_s=86_400))
 
 
 class Watched(ManualClock):
@@ -83,7 +80,7 @@ class Scene:
     time: ManualClock = field(default_factory=lambda: ManualClock(time.time()))
     gateway: World | None = None  # the latest
 
-    def world(self, *, clock: ManualClock | None = None, settings: Settings = PLAIN, **own: Any) -> World:
+    def world(self, *, clock: ManualClock | None = None, settings: Settings = WITH_FILES, **own: Any) -> World:
         platform = self.driver.connected(listening=False, clock=clock, **own)
         url, media = f"sqlite:///{self.folder / 'everturn.db'}", Media(self.folder / "files")
         self.gateway = World(url, ScriptedAgent(), [platform], self.time, settings, media=media)
@@ -237,14 +234,14 @@ async def test_somebody_else_may_speak_between_the_parts(scene: Scene) -> None:
     scene.sends("")
     scene.driver.person("Bob").says("@everturn_bot hello", chat=scene.team)
     scene.sends("", NAMED)
-    shared = replace(PLAIN, isolation=Isolation(group_sessions_per_user=False))
+    shared = replace(WITH_FILES, isolation=Isolation(group_sessions_per_user=False))
     async with scene.world(settings=shared):
         await scene.answered(3, 0)
 
 
 async def test_who_may_not_speak_is_not_heard_with_an_album_either(scene: Scene) -> None:
     admission = Admission(policies={"telegram": AccessPolicy(allow=(str(scene.driver.person("Ann").id),))})
-    async with scene.world(settings=replace(PLAIN, admission=admission)) as world:
+    async with scene.world(settings=replace(WITH_FILES, admission=admission)) as world:
         scene.sends("", NAMED, "", who="Bob")
         scene.sends("", album="b", who="Bob")
         await scene.nothing_was_kept(world)

@@ -294,5 +294,5 @@ async def test_where_the_owner_wants_it_the_chat_is_asked_whether_an_answer_arri
         question = driver.telegram.screen(ann.id)[-1]["message_id"]
         query = ann.presses(question, label)
         await driver.until(lambda: any(said in text for text in driver.texts("Ann")[2:]))
-        assert driver.telegram.state.presses[query]
+        await driver.until(lambda: driver.telegram.state.presses[query])
         assert sum("/resend" in text for text in driver.texts("Ann")) == 1

@@ -3,12 +3,14 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from everturn.errors import StoreUnavailable
 from everturn.store.interface import Op, Store, sql
-from tests.waiting import WAIT_S, read_until
+from everturn.store.postgres import PostgresStore
+from tests.waiting import WAIT_S, read_until, within
 
 S = TypeVar("S", bound=Store)
 
@@ -91,6 +93,14 @@ class Gate:
 
     def open(self) -> None:
         self._open.set()
+
+
+async def opened(url: str, schema: Path, command_timeout_s: float) -> PostgresStore:
+    """Open a store whose commands are bound: again, where a machine that stalled was slower than one of them."""
+    async with within():
+        while True:
+            with suppress(StoreUnavailable):
+                return await PostgresStore.open(url, schema=schema, command_timeout_s=command_timeout_s)
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

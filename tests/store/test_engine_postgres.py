@@ -12,7 +12,7 @@ from everturn.store.interface import Op, sql
 from everturn.store.postgres import PostgresStore
 from tests.postgres import PostgresServer, StopMode
 from tests.store.cutting_proxy import Cut, CuttingProxy
-from tests.store.engine_operations import add_one, closing, count, find, make_schema, numbers, put, until
+from tests.store.engine_operations import add_one, closing, count, find, make_schema, numbers, opened, put, until
 from tests.waiting import WAIT_S, read_until, within
 
 
@@ -108,7 +108,7 @@ async def test_a_network_that_swallows_everything_is_noticed(
     proxy: CuttingProxy, database_url: str, schema: Path
 ) -> None:
     url = proxy.url(database_url)
-    async with closing(await PostgresStore.open(url, schema=schema, command_timeout_s=WAIT_S / 15)) as store:
+    async with closing(await opened(url, schema, command_timeout_s=WAIT_S / 15)) as store:
         await store.run(put, 1, "x")
         proxy.frozen = True
         call = store.run(put, 2, "y")

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from everturn.errors import StoreUnusable
@@ -10,7 +11,9 @@ from everturn.store.interface import Op, Rows, sql
 from everturn.store.migrations import SCHEMA, load, missing
 from everturn.store.open import open_store
 from everturn.store.postgres import PostgresStore
-from tests.store.engine_operations import closing, count, find, make_schema, put
+from everturn.store.postgres_server import MIGRATION_LOCK
+from tests.store.engine_operations import closing, count, find, make_schema, opened, put
+from tests.waiting import read_until
 
 COLOUR = "ALTER TABLE item ADD COLUMN colour TEXT;\nUPDATE item SET colour = 'red';\n"
 
@@ -78,12 +81,29 @@ async def test_a_migration_that_fails_leaves_the_store_to_the_version_before(
 
 
 async def test_a_migration_may_take_longer_than_a_command(database_url: str, tmp_path: Path) -> None:
-    """A large table takes its time, and so does a start that waits for the one that changes it."""
+    """A large table takes its time."""
     schema = make_schema(tmp_path, "SELECT pg_sleep(0.6);")
-    starts = (PostgresStore.open(database_url, schema=schema, command_timeout_s=0.3) for _ in range(2))
-    for store in await asyncio.gather(*starts):
+    async with closing(await opened(database_url, schema, command_timeout_s=0.3)) as store:
         assert await store.read(versions) == [(1,), (2,)]
-        await store.close()
+
+
+async def test_a_start_waits_for_another_that_migrates_longer_than_for_a_command(
+    database_url: str, tmp_path: Path
+) -> None:
+    migrating = await asyncpg.connect(database_url)
+    await migrating.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
+    start = asyncio.ensure_future(PostgresStore.open(database_url, schema=make_schema(tmp_path), command_timeout_s=0.3))
+
+    async def waiting() -> list[int]:
+        query = "SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database WHERE datname = current_database()"
+        return [row["pid"] for row in await migrating.fetch(f"{query} AND locktype = 'advisory' AND NOT granted")]
+
+    waiter = await read_until(waiting, bool)
+    await migrating.execute("SELECT pg_sleep(0.6)")
+    assert (await waiting(), start.done()) == (waiter, False)
+    start.cancel()
+    await asyncio.wait({start})
+    await migrating.close()
 
 
 async def test_starts_at_the_same_time_do_not_race(database_url: str, tmp_path: Path) -> None:

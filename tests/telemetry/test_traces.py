@@ -77,12 +77,13 @@ async def test_what_joins_a_turn_has_its_own_trace_and_both_know(tmp_path: Path)
 
 
 async def test_what_waits_for_its_turn_has_that_in_its_trace(tmp_path: Path) -> None:
-    platform, agent, kept = FakePlatform(), Actor(), Kept()
-    async with World(at(tmp_path), agent, [platform], tracer=kept) as world:
+    platform, agent, clock, kept = FakePlatform(), Actor(), ManualClock(), Kept()
+    async with World(at(tmp_path), agent, [platform], clock, tracer=kept) as world:
         first = platform.say("one", "hold on")
         await agent.held("hold on")
         later = platform.say("one", "/queue and then")
         await platform.until(lambda: platform.acknowledged == 2)
+        clock.advance(1)
         agent.release()
         turn, queued = await turn_of(world, first), await turn_of(world, later)
     assert "wait" not in kept.names(turn)

@@ -235,7 +235,7 @@ async def test_a_scripted_agent_goes_on_after_an_interruption(store_url: str) ->
 
 
 async def test_a_world_is_closed_however_it_is_left(store_url: str) -> None:
-    world = World(store_url, ScriptedAgent(), [FakePlatform()])
+    world = World(store_url, ScriptedAgent(), [FakePlatform()], ManualClock())
     with pytest.raises(RuntimeError, match="not started"):
         world.gateway.turns.running()
     with pytest.raises(ZeroDivisionError):

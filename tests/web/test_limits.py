@@ -306,7 +306,8 @@ async def test_a_stranger_who_resets_the_connection_while_requests_wait_leaves_n
         tasks = web.serving.server.server_state.tasks
         async with unread(web, 1) as (mine,):
             (connection,) = web.serving.server.open_connections()
-            assert (len(tasks), len(connection.pipeline) > 1) == (1, True)
+            await poll(lambda: connection.stalled_since is not None and len(tasks) == 1, seen=lambda: tasks)
+            assert len(connection.pipeline) > 1
             mine.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await poll(lambda: not tasks, seen=lambda: tasks)
         assert not connection.pipeline
