@@ -98,12 +98,14 @@ async def test_a_start_waits_for_another_that_migrates_longer_than_for_a_command
         query = "SELECT pid FROM pg_locks JOIN pg_database d ON d.oid = database WHERE datname = current_database()"
         return [row["pid"] for row in await migrating.fetch(f"{query} AND locktype = 'advisory' AND NOT granted")]
 
-    waiter = await read_until(waiting, bool)
-    await migrating.execute("SELECT pg_sleep(0.6)")
-    assert (await waiting(), start.done()) == (waiter, False)
-    start.cancel()
-    await asyncio.wait({start})
-    await migrating.close()
+    try:
+        waiter = await read_until(waiting, bool)
+        await migrating.execute("SELECT pg_sleep(0.6)")
+        assert (await waiting(), start.done()) == (waiter, False)
+    finally:
+        start.cancel()
+        await asyncio.wait({start})
+        await migrating.close()
 
 
 async def test_starts_at_the_same_time_do_not_race(database_url: str, tmp_path: Path) -> None:
