@@ -28,6 +28,7 @@ from everturn.sessions.rules.keys import origin_of
 from everturn.turns.rows.progress import PROGRESS
 
 log = structlog.get_logger()
+LOOK_AGAIN_S = 0.5
 
 
 class ReplySender:
@@ -101,6 +102,8 @@ class ReplySender:
             log.warning("lane ended", session_key=key, error=str(error))  # the store is closing: replies stay pending
         except asyncio.CancelledError:
             self._again.add(key)  # unless the process stops, another lane goes on with the pending replies
+            # What this lane asked of the store may be committed after the next lane has looked, on another connection.
+            asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self.wake, key)
             raise
         finally:
             if self._lanes.get(key) is asyncio.current_task():
