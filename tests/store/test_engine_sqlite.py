@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from everturn.errors import StoreUnavailable, StoreUnusable
-from everturn.outbox.rows.notices import REPLY
+from everturn.outbox.rows.notices import ADD_REPLY
 from everturn.store.interface import Op, sql
 from everturn.store.migrations import SCHEMA, load
 from everturn.store.sqlite import SQLiteStore
@@ -398,5 +398,5 @@ def test_a_statement_is_prepared_once_whatever_is_bound(path: Path) -> None:
         for number in range(3):
             before = len(asked)
             reply = (number, "key", 1, "reply", "fake", "{}", "text", "pending", 1.0 + number, *[None] * 5)
-            db.execute(texts[REPLY][0], reply).fetchall()
+            db.execute(texts[ADD_REPLY][0], reply).fetchall()
     assert len(asked) == before > 0

@@ -55,7 +55,7 @@ class Attachments:
     async def _outcomes(self, fresh: Sequence[Carried], turn: TurnContext) -> list[list[FetchOutcome]]:
         """Fetch all files at once; returns an outcome per file for each message. What is not there in time is missing."""
         known = [await self._known(each) for each in fresh]
-        few = [each.attachments[: texts.MOST] for each in fresh]
+        few = [each.attachments[: texts.MOST_FILES] for each in fresh]
         chars = [texts.share_of(self._parts.settings.media.text_chars, each) for each in few]
         work = [
             self._outcome(each.platform, one, known[place], turn, chars[place])

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from everturn.home.rules.files import PROGRAM, TEXT, Upload, clean_file_name, size_text, without_addresses
 from everturn.model import Attachment, StoredFile
 
-MOST = 20  # of one message; the rest is left
+MOST_FILES = 20  # of one message; the rest is left
 STILL = frozenset({"image/webp", "image/png", "image/jpeg"})
 _ENDINGS = {"image": "jpg", "voice": "ogg", "audio": "mp3", "video": "mp4", "sticker": "webp"}
 TOO_SLOW = "it could not be fetched in time"
 NOT_FETCHED = "it could not be fetched"
-TOO_MANY = f"a message may have {MOST} files at most"
+TOO_MANY = f"a message may have {MOST_FILES} files at most"
 NO_FILES = "I cannot receive files on this platform"
 DESCRIBE = (
     "This is a sticker that somebody sent in a chat: {address}\n"

@@ -11,7 +11,7 @@ GRACE_S = 5.0  # clocks differ, and the last process may have crashed before it 
 QUIET_S = 2.0  # a backlog comes in one go: it is complete when nothing came for so long
 BACKLOG_REQUEST = "backlog"  # the kind of the reply that asks what to do with several messages
 BACKLOG_REQUEST_OF_ONE = "backlog_one"
-MOST = 100  # of one conversation; who wrote more gets a notice
+MOST_WAITING = 100  # of one conversation; who wrote more gets a notice
 ASKED_S = 86_400.0  # how long a backlog request is open, where no greatest age is set
 
 
@@ -75,7 +75,7 @@ def outage_id(since: float) -> int:
 
 def room_in_queue(limit: int, said_at: float | None, since: float) -> int:
     """How many messages may be queued with this one. A backlog comes in one go: its author could not be asked to wait."""
-    return max(limit, MOST) if sent_during_outage(said_at, since) else limit
+    return max(limit, MOST_WAITING) if sent_during_outage(said_at, since) else limit
 
 
 def count(albums: Sequence[str | None]) -> int:

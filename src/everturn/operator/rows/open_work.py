@@ -14,7 +14,7 @@ from everturn.model import Json, SessionSource
 from everturn.operator.rows.past_actions import sent_again
 from everturn.operator.rows.suspended import why_session_is_suspended, why_turn_was_suspended
 from everturn.operator.rules.operator_texts import step_text
-from everturn.outbox.rows.attempts import COUNTED
+from everturn.outbox.rows.attempts import ATTEMPTS_COUNTED
 from everturn.outbox.rows.outbox import READABLE
 from everturn.sessions.rows.entries import source_of
 from everturn.store.interface import Op, Row, sql
@@ -51,7 +51,7 @@ INBOX = (
 )
 OUTBOX = (
     f"SELECT id, key, platform, source, kind, {READABLE}, state, attempts, due_at, valid_until, error, created_at, ended_at,"
-    f" parts, turn, file, {COUNTED} FROM outbox WHERE "
+    f" parts, turn, file, {ATTEMPTS_COUNTED} FROM outbox WHERE "
 )
 WHICH_INBOX = {"queued": "ended_at IS NULL AND state='queued'", "dead": "dead_at IS NOT NULL"}
 # A conversation that only keeps a note for its next message is active: there is nothing to resume.

@@ -17,7 +17,7 @@ KEEP = (
     "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
     " VALUES ($1, (SELECT -count(*)-1 FROM failure WHERE turn=$1), $2, $3, $4, 0, $5)"
 )
-COUNTED = (
+ATTEMPTS_COUNTED = (
     "(SELECT count(*) FROM failure f WHERE f.turn=outbox.id AND f.number<0),"
     " (SELECT max(f.at) FROM failure f WHERE f.turn=outbox.id AND f.number<0),"
     f" (SELECT count(*) FROM failure f WHERE f.turn=outbox.id AND f.number<0 AND f.kind='{DEAD_LETTER}')"

@@ -14,7 +14,7 @@ EVENTS_2 = EVENT + ", ($1, $2, $7, $8, $9, $10)"
 # Replies leave in the order of `created_at`: nothing gets before what is pending already, in the same moment or under a clock
 # that was set back.
 LATEST = "(SELECT max(created_at) FROM outbox WHERE key=$2 AND ended_at IS NULL)"
-REPLY = (
+ADD_REPLY = (
     "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, valid_until, instance,"
     " created_at, ended_at, file, claim) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,"
     f" CASE WHEN {LATEST}>=$9 THEN {LATEST}+0.000001 ELSE $9 END, $12, $13, $14) ON CONFLICT (id) DO NOTHING"
@@ -79,7 +79,7 @@ def queue_reply(
     raw = write_source(source).decode()
     stored = None if file is None else _encode(file).decode()
     yield sql(
-        REPLY, number, key, turn, kind, source.platform, raw, text, state, at, valid_until, sender, ended_at, stored,
+        ADD_REPLY, number, key, turn, kind, source.platform, raw, text, state, at, valid_until, sender, ended_at, stored,
         None if sender is None else number,
     )  # fmt: skip
     if state != "sending":

@@ -124,7 +124,7 @@ def show_conversation(key: str) -> Op[ConversationView]:
     )
 
 
-def rows_after(key: str, after: int) -> Op[tuple[str | None, list[Message]]]:
+def messages_after(key: str, after: int) -> Op[tuple[str | None, list[Message]]]:
     """The key's session, which may be another one by now, and the rows added to its transcript."""
     entry = yield from find_entry(key)
     rows = yield sql(

@@ -9,7 +9,7 @@ from everturn.store.interface import Op, Statement, sql
 
 OUTPUTS_KEPT_S = 30 * 86_400.0
 BATCH = 50  # they are long
-KEEP = (
+KEEP_OUTPUT = (
     "INSERT INTO output (turn, call_id, text, at) VALUES ($1, $2, $3, $4) ON CONFLICT (turn, call_id) DO UPDATE SET"
     " text=excluded.text"
 )
@@ -24,7 +24,7 @@ class OutputPage(msgspec.Struct, frozen=True):
 
 def keep_output(turn: int, call_id: str, text: str, at: float) -> Statement:
     """The statement that stores an output, for the operation that commits its result."""
-    return sql(KEEP, turn, call_id, text, at)
+    return sql(KEEP_OUTPUT, turn, call_id, text, at)
 
 
 def read_page(turn: int, call_id: str, key: str, session_id: str, start: int, count: int) -> Op[OutputPage | None]:

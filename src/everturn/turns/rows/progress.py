@@ -18,7 +18,7 @@ REPLACE = (
     " ended_at=NULL WHERE id=$1 AND state IN ('pending','sending','sent') RETURNING id"
 )
 SAY_ELSE = "UPDATE outbox SET text=$2 WHERE id=$1 AND state='pending' RETURNING id"
-KEEP = "UPDATE outbox SET text=$2 WHERE id=$1 AND state='sent' RETURNING id"
+KEEP_SENT = "UPDATE outbox SET text=$2 WHERE id=$1 AND state='sent' RETURNING id"
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ def notify_progress(begun: StartedTurn, progress: Progress, delivery: Delivery) 
 
 def _statement(delivery: Delivery) -> str:
     if delivery.by_event:
-        return KEEP
+        return KEEP_SENT
     return REPLACE if delivery.edits else SAY_ELSE
 
 

@@ -18,7 +18,7 @@ from everturn.sessions.rows.conversations import (
     ConversationView,
     add_conversation,
     list_conversations,
-    rows_after,
+    messages_after,
     search_conversations,
     show_conversation,
     show_earlier,
@@ -152,7 +152,7 @@ class Conversations:
     async def rows(self, request: Request) -> Response:
         """`GET .../rows?after=SEQ`: rows added to the transcript."""
         after = whole(query_of(request.scope), "after", 0)
-        session_id, found = await self._store.read(rows_after, self._key(request.scope), after)
+        session_id, found = await self._store.read(messages_after, self._key(request.scope), after)
         body = encode({"session_id": session_id, "rows": [_row(row) for row in found]})
         return Response(body, 200, NO_STORE, "application/json")
 
