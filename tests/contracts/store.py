@@ -17,8 +17,8 @@ from everturn.ids import Ids
 from everturn.inbox.rows.inbox import Accepted, Arrival, accept
 from everturn.model import Effect, Message, Reply, SessionEntry, SessionSource, ToolCall
 from everturn.operator.rows.reading import transcript
-from everturn.outbox.rows.notices import Delivery
 from everturn.outbox.rows.outbox import claim_next
+from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rules.rights import NO_RIGHTS, Rights
 from everturn.sessions.rows.entries import find_entry, write_source
 from everturn.sessions.rows.transcripts import calls_of

@@ -17,8 +17,7 @@ from everturn.inbox.rules.backlog import BacklogRule
 from everturn.inbox.rules.busy import BusyMode
 from everturn.model import SessionSource
 from everturn.outbox.hub import Hub
-from everturn.outbox.rows.notices import Delivery
-from everturn.outbox.rules.delivery import Surety, UnknownAction, unknown_action
+from everturn.outbox.rules.delivery import Delivery, Surety, UnknownAction, unknown_action
 from everturn.outbox.rules.display import Display
 from everturn.outbox.screens import MessageScreen, screen_of
 from everturn.people.recent_chats import RecentChats

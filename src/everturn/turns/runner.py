@@ -14,7 +14,7 @@ from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
 from everturn.inbox.attachments import Attachments
 from everturn.lifecycle.parts import Parts
 from everturn.model import Event, Message
-from everturn.outbox.rows.notices import Delivery
+from everturn.outbox.rules.delivery import Delivery
 from everturn.outbox.rules.streaming import whole
 from everturn.outbox.rules.text import storable
 from everturn.outbox.sender import ReplySender

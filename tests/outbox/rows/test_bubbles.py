@@ -8,11 +8,10 @@ from msgspec import structs
 
 from everturn.errors import FenceLost
 from everturn.model import Bubble, Reply, ToolCall
-from everturn.outbox.rows.notices import Delivery
 from everturn.outbox.rows.outbox import record_bubble, record_sent, record_shown, recover_sending
 from everturn.outbox.rows.previews import Closed, Opened, Opening, open_bubble, still_ours
 from everturn.outbox.rules import bubble_texts
-from everturn.outbox.rules.delivery import UnknownAction
+from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.turns.rows.approvals import ApprovalTerms, May, begin_approved
 from everturn.turns.rows.turn_values import StartedTurn
 from everturn.turns.rows.turns import fail, finish

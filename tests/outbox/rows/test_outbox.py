@@ -11,7 +11,7 @@ import pytest
 
 from everturn.errors import FenceLost
 from everturn.model import OUTBOX_MOVES, Bubble, OutboxState, Reply, StoredFile
-from everturn.outbox.rows.notices import Delivery, notify_key, queue_reply
+from everturn.outbox.rows.notices import notify_key, queue_reply
 from everturn.outbox.rows.outbox import (
     SEND_AGAIN,
     claim_next,
@@ -28,7 +28,7 @@ from everturn.outbox.rows.outbox import (
     try_later,
 )
 from everturn.outbox.rows.tool_messages import make_file_dead_letter
-from everturn.outbox.rules.delivery import UnknownAction
+from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.people.rows.admission import revoke
 from everturn.store.interface import Op
 from everturn.turns.rows.turns import finish

@@ -11,11 +11,10 @@ from everturn.errors import FenceLost
 from everturn.inbox.rows.inbox import accept
 from everturn.inbox.rows.joining import join_turn
 from everturn.model import ToolCall
-from everturn.outbox.rows.notices import Delivery
 from everturn.outbox.rows.outbox import record_bubble
 from everturn.outbox.rows.previews import Opened, Opening, open_bubble
 from everturn.outbox.rules import bubble_texts
-from everturn.outbox.rules.delivery import UnknownAction
+from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.people.rows.admission import approve_person, list_people, revoke, standing
 from everturn.people.rules import admission_texts
 from everturn.people.rules.admission import AccessPolicy, Admission

@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 from everturn.errors import FenceLost
 from everturn.inbox.rows.joining import join_turn
 from everturn.model import ACTIVE, Effect, ToolCall
-from everturn.outbox.rows.notices import Delivery
+from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rules.keys import Isolation
 from everturn.turns.rows.approval_requests import answered_keys, notify_queued
 from everturn.turns.rows.approvals import ApprovalTerms, May, Permission, begin_approved, due_approvals, expire_approval

@@ -7,8 +7,8 @@ import pytest
 from everturn.agent.rows.memories import Memory, forget_memory, recall, remember
 from everturn.errors import FenceLost
 from everturn.model import SessionSource
-from everturn.outbox.rows.notices import Delivery
 from everturn.outbox.rows.tool_messages import ToolMessage, post
+from everturn.outbox.rules.delivery import Delivery
 from everturn.turns.rows.outputs import OutputPage, read_page
 from everturn.turns.rows.turn_values import StartedTurn
 from everturn.turns.rows.turns import finish_effect, step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from everturn.store.interface import Op, sql
-from everturn.turns.rows.turns import owned
+from everturn.turns.rows.turn_values import owned
 
 
 class Memory(msgspec.Struct, frozen=True):

@@ -13,7 +13,8 @@ from everturn.commands.rules.registry import Command
 from everturn.inbox.rows.joining import busy_chosen, choose_busy
 from everturn.inbox.rules.busy import BusyMode
 from everturn.model import Event
-from everturn.outbox.rows.notices import Delivery, events_of, queue_notice, report
+from everturn.outbox.rows.notices import events_of, queue_notice, report
+from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.compaction import want_compaction
 from everturn.sessions.rows.entries import lock_entry, source_of
 from everturn.sessions.rows.freezing import thaw

@@ -14,7 +14,8 @@ from everturn.inbox.rows import backlog
 from everturn.inbox.rows.taking_over import ended_by
 from everturn.model import Event, SessionSource, Suspended
 from everturn.outbox.rows import unknown
-from everturn.outbox.rows.notices import Delivery, events_of, fact, queue_reply, report
+from everturn.outbox.rows.notices import events_of, fact, queue_reply, report
+from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rows.admission import REVOKED, standing
 from everturn.people.rules.admission import AccessVerdict, Standing, verdict
 from everturn.people.rules.rights import may, menu, with_owner

@@ -9,7 +9,8 @@ import msgspec
 
 from everturn.errors import FenceLost
 from everturn.model import Attachment, Event, SessionSource, SettledFiles, StoredFile
-from everturn.outbox.rows.notices import Delivery, notify_key
+from everturn.outbox.rows.notices import notify_key
+from everturn.outbox.rules.delivery import Delivery
 from everturn.store.interface import Op, sql
 
 if TYPE_CHECKING:

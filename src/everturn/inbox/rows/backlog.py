@@ -8,7 +8,8 @@ from everturn.commands.rows.values import CommandCall
 from everturn.inbox.rules.backlog import BACKLOG_REQUEST, BACKLOG_REQUEST_OF_ONE, QUIET_S, before_newest, count, settle
 from everturn.inbox.rules.busy import BusyMode
 from everturn.model import SessionSource
-from everturn.outbox.rows.notices import Delivery, queue_notice, queue_reply
+from everturn.outbox.rows.notices import queue_notice, queue_reply
+from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rules import admission_texts
 from everturn.sessions.rows.entries import lock_entry, source_of
 from everturn.store.interface import Op, Row, sql

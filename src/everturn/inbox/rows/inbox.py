@@ -11,10 +11,11 @@ from everturn.inbox.rows.attachments import write_attachments
 from everturn.inbox.rows.backlog import COLLECTING, EXPIRED, ROWS, TOO_OLD, end_backlog, notify_once
 from everturn.inbox.rows.request_extras import write_extras
 from everturn.inbox.rows.taking_over import ended_by, take_over
-from everturn.inbox.rules.backlog import MOST_FILES, Arriving, BacklogPolicy, before_newest
+from everturn.inbox.rules.backlog import MOST_WAITING, Arriving, BacklogPolicy, before_newest
 from everturn.inbox.rules.busy import TAKES_OVER, BusyMode, busy_of
 from everturn.model import Attachment, Event, RequestExtras, SessionEntry, SessionSource
-from everturn.outbox.rows.notices import Delivery, Fact, append_events, events_of, fact, queue_notice, report
+from everturn.outbox.rows.notices import Fact, append_events, events_of, fact, queue_notice, report
+from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rows.admission import admitted
 from everturn.people.rows.pairing import AccessRequest, request_access
 from everturn.people.rules import admission_texts
@@ -148,7 +149,7 @@ def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accept
         rows = yield sql(JOIN_QUEUE, arrival.key, 1, len(facts))
     waiting, last, place, chosen, turn, holder = rows[0]
     in_backlog = arrival.arriving is Arriving.HOLD
-    full = waiting > (MOST_FILES if in_backlog else queue_limit) and arrival.kind == "message"
+    full = waiting > (MOST_WAITING if in_backlog else queue_limit) and arrival.kind == "message"
     busy = _busy(arrival, chosen, turn_open=turn is not None, others_wait=waiting > 1)
     busy = None if in_backlog and busy in TAKES_OVER else busy  # an old message ends nothing that runs
     over = busy if busy in TAKES_OVER and holder is not None else None  # what is not running is met when it goes on

@@ -7,7 +7,8 @@ import msgspec
 from everturn.inbox.rows.attachments import attachments_of
 from everturn.inbox.rules.busy import BusyMode, steers
 from everturn.model import Event, Message, SessionSource
-from everturn.outbox.rows.notices import Delivery, events_of, fact, report
+from everturn.outbox.rows.notices import events_of, fact, report
+from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rows.admission import filter_allowed
 from everturn.people.rules.admission import Admission
 from everturn.sessions.rows.boundaries import open_calls
@@ -15,8 +16,7 @@ from everturn.sessions.rows.entries import lock_entry, source_of
 from everturn.sessions.rules.keys import Isolation
 from everturn.store.interface import Op, Row, sql
 from everturn.turns.rows.beginning import CARRIES, TOGETHER, WAITING, add_texts, spoken, with_text
-from everturn.turns.rows.turn_values import QueuedMessage, StartedTurn
-from everturn.turns.rows.turns import fenced
+from everturn.turns.rows.turn_values import QueuedMessage, StartedTurn, fenced
 
 CLAIMED = (
     f"SELECT {CARRIES} FROM inbox WHERE key=$1 AND ended_at IS NULL AND turn=$2 AND state='claimed' ORDER BY place, id"

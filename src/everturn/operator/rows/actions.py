@@ -13,8 +13,9 @@ from everturn.lifecycle.rows.upkeep import BODIES_KEPT_S, FORGOTTEN
 from everturn.model import Event, ResumePending, SessionEntry, Suspended
 from everturn.operator.rows.suspended import why_turn_was_suspended
 from everturn.operator.rules import operator_texts
-from everturn.outbox.rows.notices import Delivery, Fact, events_of, fact, queue_notice, report
+from everturn.outbox.rows.notices import Fact, events_of, fact, queue_notice, report
 from everturn.outbox.rows.outbox import MARK_SENT, SCRUBBED, SEND_AGAIN
+from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.boundaries import acknowledge_tail, end_open_turn, release
 from everturn.sessions.rows.entries import lock_entry
 from everturn.sessions.rules.keys import origin_of

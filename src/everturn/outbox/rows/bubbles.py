@@ -7,10 +7,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from everturn.model import Bubble, Reply
-from everturn.outbox.rows.notices import Delivery, queue_reply
+from everturn.outbox.rows.notices import queue_reply
 from everturn.outbox.rows.outbox import COLUMNS, bubble_of, parts_of, reply_of, written
 from everturn.outbox.rules import bubble_texts
-from everturn.outbox.rules.delivery import UnknownAction
+from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.outbox.rules.streaming import with_resend_mark
 from everturn.store.interface import Op, sql
 from everturn.turns.rows.turn_values import StartedTurn

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from everturn.model import Event, Reply, SessionSource, StoredFile
+from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.entries import lock_entry, source_of, write_source
 from everturn.store.interface import Op, sql
 
@@ -24,16 +25,6 @@ ANY_OPEN_REPLY = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND sta
 
 
 Fact = tuple[str, str, float]
-
-
-class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How replies of one key are delivered: as an event, at once by this process, or by the outbox sender in order."""
-
-    by_event: bool
-    send_now: bool = False  # the platform can recognise a repetition, so claiming may be part of finishing
-    valid_s: float | None = None
-    edits: bool = False  # what was sent can be replaced in place
-    streams: bool = False  # answers may be shown while they stream
 
 
 def fact(kind: str, at: float, **data: object) -> Fact:

@@ -12,8 +12,7 @@ from everturn.outbox.rules.delivery import UnknownAction
 from everturn.outbox.rules.streaming import resolved
 from everturn.sessions.rows.entries import write_source
 from everturn.store.interface import Op, sql
-from everturn.turns.rows.turn_values import StartedTurn
-from everturn.turns.rows.turns import fenced
+from everturn.turns.rows.turn_values import StartedTurn, fenced
 
 OPEN = (
     "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, instance, created_at, bubble, claim)"

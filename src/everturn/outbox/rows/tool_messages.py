@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from everturn.model import Event, Reply, SessionEntry, SessionSource, StoredFile
-from everturn.outbox.rows.notices import Delivery, events_of, fact, queue_reply, report
+from everturn.outbox.rows.notices import events_of, fact, queue_reply, report
 from everturn.outbox.rows.outbox import make_dead_letter, sent_at_once
+from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.entries import lock_entry
 from everturn.store.interface import Op, sql
-from everturn.turns.rows.turns import owned
+from everturn.turns.rows.turn_values import owned
 
 FILE = "file"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from everturn.commands.rows.values import CommandCall
-from everturn.outbox.rows.notices import Delivery, queue_reply, stored_source
+from everturn.outbox.rows.notices import queue_reply, stored_source
 from everturn.outbox.rows.outbox import DELIVERY_REQUEST, MARK_SENT, SEND_AGAIN
 from everturn.outbox.rules import unknown_texts
+from everturn.outbox.rules.delivery import Delivery
 from everturn.store.interface import Op, sql
 
 UNKNOWN = "SELECT id, platform, source, asked_at FROM outbox WHERE key=$1 AND ended_at IS NULL AND state='unknown' ORDER BY id/*lock*/"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
 from everturn.errors import PlatformError, Refused, TryLater
 
 LONGEST_BACKOFF_S = 60.0
@@ -107,3 +109,13 @@ def _wait_s(error: PlatformError, times: int) -> float:
     backoff_s = min(LONGEST_BACKOFF_S, 2.0 ** min(max(times - 1, 0), 10))
     asked_s = min(error.delay_s, LONGEST_DELAY_S) if isinstance(error, TryLater) else 0.0
     return max(backoff_s, asked_s)
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How replies of one key are delivered: as an event, at once by this process, or by the outbox sender in order."""
+
+    by_event: bool
+    send_now: bool = False  # the platform can recognise a repetition, so claiming may be part of finishing
+    valid_s: float | None = None
+    edits: bool = False  # what was sent can be replaced in place
+    streams: bool = False  # answers may be shown while they stream

@@ -10,9 +10,10 @@ import msgspec
 
 from everturn.model import Json, SessionEntry, SessionSource
 from everturn.outbox.rows.bubbles import BROKEN_OFF, REPLY, ROW, SAY
-from everturn.outbox.rows.notices import Delivery, queue_notice
+from everturn.outbox.rows.notices import queue_notice
 from everturn.outbox.rows.outbox import end_unsent, parts_of
 from everturn.outbox.rules import bubble_texts
+from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rules import admission_texts
 from everturn.people.rules.admission import AccessVerdict, Admission, Standing, ids_of, standing_of, verdict
 from everturn.sessions.rows.boundaries import acknowledge_tail, end_open_turn, release

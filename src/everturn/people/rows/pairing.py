@@ -7,8 +7,9 @@ from enum import StrEnum
 import msgspec
 
 from everturn.model import Json, SessionSource
-from everturn.outbox.rows.notices import Delivery, queue_reply, stored_source
+from everturn.outbox.rows.notices import queue_reply, stored_source
 from everturn.outbox.rows.outbox import end_unsent
+from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rows.admission import approve_person
 from everturn.people.rules import admission_texts
 from everturn.people.rules.admission import ids_of

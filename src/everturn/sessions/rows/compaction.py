@@ -14,8 +14,8 @@ from everturn.sessions.rules.compaction import back_off_s, first_kept
 from everturn.sessions.rules.keys import agent_of
 from everturn.store.interface import Op, sql
 from everturn.turns.rows.spending import count_call_apart, count_usage
-from everturn.turns.rows.turn_values import StartedTurn
-from everturn.turns.rows.turns import NOTHING, add_failure, fenced
+from everturn.turns.rows.turn_values import StartedTurn, fenced
+from everturn.turns.rows.turns import NOTHING, add_failure
 
 MORE_ROWS = 256  # how far back a call may stand before its result
 COPIED = "role, content, calls, call_id, unknown, extra, author, turn, attempt, at, outcome"

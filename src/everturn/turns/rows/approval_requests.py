@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from everturn.model import Event
-from everturn.outbox.rows.notices import Delivery, events_of, queue_notice, report
+from everturn.outbox.rows.notices import events_of, queue_notice, report
+from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.entries import lock_entry, source_of
 from everturn.store.interface import Op, Row, Rows, sql
 from everturn.turns.rules import approval_texts

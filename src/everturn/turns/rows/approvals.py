@@ -9,7 +9,8 @@ import msgspec
 from everturn.errors import FenceLost
 from everturn.model import Event, SessionEntry, SessionSource, ToolCall
 from everturn.outbox.rows.bubbles import detach_bubble, is_being_sent
-from everturn.outbox.rows.notices import Delivery, Fact, events_of, fact, queue_notice, queue_reply, report
+from everturn.outbox.rows.notices import Fact, events_of, fact, queue_notice, queue_reply, report
+from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.boundaries import release
 from everturn.sessions.rows.entries import lock_entry, source_of
 from everturn.sessions.rules.keys import agent_of, origin_of, same_chat

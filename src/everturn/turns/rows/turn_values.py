@@ -1,15 +1,19 @@
-"""The parameters and results of the operations of a turn."""
+"""The parameters and results of the operations of a turn, and its fence: every write of a running turn locks the entry's row
+under the fence first, so a late writer is refused by the database and by no earlier check.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
+from everturn.errors import FenceLost
 from everturn.model import Attachment, Event, Message, Reply, SessionSource, SettledFiles
-from everturn.outbox.rows.notices import Delivery
+from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rules.admission import Admission
 from everturn.sessions.rules.keys import Isolation
 from everturn.sessions.rules.notes import Note
 from everturn.sessions.rules.reset_policy import ResetPolicy
+from everturn.store.interface import Op, sql
 from everturn.turns.rules.approvals import person_of
 
 
@@ -130,3 +134,33 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     events: tuple[Event, ...]
     reply: Reply | None
     more: bool
+
+
+FENCED = "SELECT waiting FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
+
+
+OWNED = (
+    "SELECT 1 FROM entry e JOIN turn t ON t.id=e.turn"
+    " WHERE e.key=$1 AND e.turn=$2 AND t.attempt=$3 AND t.state='running'/*lock*/"
+)
+
+
+def fenced(begun: StartedTurn) -> Op[int]:
+    """Lock the entry under the turn's fence; returns how many messages and commands are queued behind the turn."""
+    rows = yield sql(FENCED, begun.key, begun.fence, begun.turn)
+    if not rows:
+        raise fence_lost(begun.key, begun.turn)
+    return int(rows[0][0])
+
+
+def owned(key: str, turn: int, attempt: int) -> Op[None]:
+    """Check that the turn still owns its key, for what a tool writes: refused when the key has another turn, or the turn
+    another attempt.
+    """
+    if not (yield sql(OWNED, key, turn, attempt)):
+        raise fence_lost(key, turn)
+
+
+def fence_lost(key: str, turn: int) -> FenceLost:
+    """The error of a write that came too late."""
+    return FenceLost(f"{key}: the turn {turn} no longer owns its conversation")

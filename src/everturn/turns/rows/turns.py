@@ -1,16 +1,14 @@
-"""Store the steps of a running turn: calling, step, effect, finish, fail. Every write of a running turn is fenced:
-the entry's row is locked under the fence first, so a late writer is refused by the database and by no earlier check.
-"""
+"""Store the steps of a running turn: calling, step, effect, finish, fail. Every write is fenced (turn_values.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everturn.errors import FenceLost
 from everturn.model import Event, Message, ToolCall, Usage
 from everturn.outbox.rows.bubbles import queue_answer
-from everturn.outbox.rows.notices import Delivery, Fact, append_events, events_of, fact, queue_notice, report
+from everturn.outbox.rows.notices import Fact, append_events, events_of, fact, queue_notice, report
 from everturn.outbox.rows.outbox import sent_at_once
+from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.boundaries import end_open_turn, release
 from everturn.sessions.rows.entries import lock_entry
 from everturn.sessions.rows.transcripts import insert_message
@@ -18,14 +16,9 @@ from everturn.store.interface import Op, sql
 from everturn.turns.rows.beginning import WAITING
 from everturn.turns.rows.outputs import keep_output
 from everturn.turns.rows.spending import Plan, add_plan, count_call_apart, count_failed_call, count_usage, mark_call
-from everturn.turns.rows.turn_values import Finished, StartedTurn
+from everturn.turns.rows.turn_values import Finished, StartedTurn, fence_lost, fenced
 
 NOTHING = Usage()
-FENCED = "SELECT waiting FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
-OWNED = (
-    "SELECT 1 FROM entry e JOIN turn t ON t.id=e.turn"
-    " WHERE e.key=$1 AND e.turn=$2 AND t.attempt=$3 AND t.state='running'/*lock*/"
-)
 # Every boundary that moves the key's fence ends the turn's row or its attempt with the same commit: the row itself is the
 # fence for what is written to it alone.
 CALLED = "UPDATE turn SET called=attempt WHERE id=$1 AND state='running' AND attempt=$2/*did*/"
@@ -47,7 +40,7 @@ INBOX_DONE = "UPDATE inbox SET state='done', ended_at=$2 WHERE id=$1 AND state='
 def calling(begun: StartedTurn, asked: Usage = NOTHING) -> Op[None]:
     """Store that the agent is about to call the model: from now on an end of the process is an interruption."""
     if not (yield mark_call(begun.turn, begun.attempt, asked)):
-        raise _lost(begun.key, begun.turn)
+        raise fence_lost(begun.key, begun.turn)
 
 
 def calling_with_plan(begun: StartedTurn, plan: Plan) -> Op[None]:
@@ -59,27 +52,7 @@ def calling_with_plan(begun: StartedTurn, plan: Plan) -> Op[None]:
 def prove(begun: StartedTurn) -> Op[None]:
     """Store that a suspect is proven: it survived the crash loop delay or committed a step."""
     if not (yield sql(PROVEN, begun.turn, begun.attempt)):
-        raise _lost(begun.key, begun.turn)
-
-
-def fenced(begun: StartedTurn) -> Op[int]:
-    """Lock the entry under the turn's fence; returns how many messages and commands are queued behind the turn."""
-    rows = yield sql(FENCED, begun.key, begun.fence, begun.turn)
-    if not rows:
-        raise _lost(begun.key, begun.turn)
-    return int(rows[0][0])
-
-
-def owned(key: str, turn: int, attempt: int) -> Op[None]:
-    """Check that the turn still owns its key, for what a tool writes: refused when the key has another turn, or the turn
-    another attempt.
-    """
-    if not (yield sql(OWNED, key, turn, attempt)):
-        raise _lost(key, turn)
-
-
-def _lost(key: str, turn: int) -> FenceLost:
-    return FenceLost(f"{key}: the turn {turn} no longer owns its conversation")
+        raise fence_lost(begun.key, begun.turn)
 
 
 def step(
@@ -229,7 +202,7 @@ def _finished_before(begun: StartedTurn, instance: int) -> Op[Finished]:
     """The result of an earlier run (whose commit's outcome was unknown). Raises FenceLost when the key has another owner."""
     rows = yield sql("SELECT state, attempt FROM turn WHERE id=$1", begun.turn)
     if not rows or rows[0] != ("answered", begun.attempt):
-        raise _lost(begun.key, begun.turn)
+        raise fence_lost(begun.key, begun.turn)
     events = yield from events_of(begun.key, begun.fence)
     reply = yield from sent_at_once(begun.turn, instance)
     more = yield sql(WAITING, begun.key, 1)
