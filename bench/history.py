@@ -11,7 +11,7 @@ import apsw
 
 from bench.disk import folder
 from bench.report import Line, at_most, say
-from everturn.sessions.rows.transcripts import last_messages
+from everturn.sessions.rows.entries import last_messages
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 

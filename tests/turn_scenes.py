@@ -29,7 +29,7 @@ from everturn.telemetry.collector import open_tracer
 from everturn.testing import ManualClock, World
 from everturn.testing.model import ModelServer, ScriptedModel
 from everturn.testing.telegram import TOKEN as BOT_TOKEN
-from everturn.turns.typing import EVERY_S
+from everturn.turns.attempt import EVERY_S
 from tests.contracts.telegram import TelegramDriver
 from tests.empty import EmptyFile
 from tests.turn_costs import Costs, Meter

@@ -18,8 +18,7 @@ from types import CodeType, FrameType
 from everturn.agent.interface import Answer, TurnContext
 from everturn.lifecycle.parts import Settings
 from everturn.model import Effect, ToolCall
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import Pace
+from everturn.outbox.rules.streaming import Display, Pace
 from everturn.store.interface import Op, Store, sql
 from everturn.store.open import open_store
 from everturn.testing import World

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.inbox.rules.busy import OUTCOME_UNKNOWN
+from everturn.inbox.rules import OUTCOME_UNKNOWN
 from everturn.model import Effect, Message, ToolCall
 from everturn.testing import FakePlatform, World
 from tests.scenes import die, told, trace_of

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from everturn.agent.rules.routes import Route
 from everturn.app.gateway_settings import machine_zone, settings_of
 from everturn.errors import ConfigError
-from everturn.inbox.rules.backlog import BacklogRule
+from everturn.inbox.rules import BacklogRule
 from everturn.lifecycle.parts import Settings
 from everturn.model import SessionSource
 from everturn.outbox.rules.streaming import Pace
+from everturn.people.rules.access import ChatRights, Rights
 from everturn.people.rules.admission import AccessPolicy
-from everturn.people.rules.rights import ChatRights, Rights
+from everturn.sessions.rules.keys import Route
 from everturn.settings.config import Config, read_config
 
 FULL = """

@@ -6,7 +6,7 @@ from typing import Any
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import Refused
-from everturn.operator.rows.open_work import messages, replies
+from everturn.operator.rows.overview import messages, replies
 from everturn.testing import FakePlatform, SendFault, World
 from tests.cli.program import GatewayProgram, called, everturn
 from tests.scenes import until_read

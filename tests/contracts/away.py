@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from everturn.inbox.rows.inbox import move_cursor
-from everturn.inbox.rules.backlog import BacklogRule
+from everturn.inbox.rules import BacklogRule
 from everturn.lifecycle.parts import Settings
 from everturn.store.open import open_store
 from everturn.testing import ManualClock, ScriptedAgent, World

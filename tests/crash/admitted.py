@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.inbox.rules.backlog import BacklogRule
+from everturn.inbox.rules import BacklogRule
 from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
-from everturn.operator.rows.people import PersonAct, PersonActed
-from everturn.people.rules import admission_texts
+from everturn.operator.rows.reading import PersonAct, PersonActed
+from everturn.people.rules import people_texts
 from everturn.people.rules.admission import PAIR, AccessPolicy, Admission
 from everturn.testing import FakePlatform, World
 from tests.crash.gateway_process import CrashProcess, answer_to
@@ -42,7 +42,7 @@ class AccessAgent:
         platform.say_once("one", "hello")
         code = await self._once("code", lambda: _code(platform))
         await _act(world, action="approve", code=code)
-        await platform.until(lambda: admission_texts.approved() in platform.texts("one"))
+        await platform.until(lambda: people_texts.approved() in platform.texts("one"))
         if not self._folder.joinpath("out").exists():
             platform.say_once("one", "wait")
             await self._waits.wait()
@@ -100,7 +100,7 @@ def screen(process: CrashProcess) -> list[str]:
 def notified_once(process: CrashProcess, at: object) -> None:
     """Check that the approved person got one notice, and no answer once revoked."""
     code, *rest = screen(process)
-    assert (bool(CODE.search(code)), rest) == (True, [admission_texts.approved()]), at
+    assert (bool(CODE.search(code)), rest) == (True, [people_texts.approved()]), at
 
 
 def asked_once(process: CrashProcess, at: object) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 from everturn.agent.interface import Answer, TurnContext
 from everturn.lifecycle.parts import Settings
 from everturn.model import Effect, ToolCall
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import Pace
+from everturn.outbox.rules.streaming import Display, Pace
 
 FIRST_TEXT = "echo:"
 SETTINGS = Settings(

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from everturn.inbox.rules.busy import OUTCOME_UNKNOWN
+from everturn.inbox.rules import OUTCOME_UNKNOWN
 from everturn.model import Message, ToolCall
 from everturn.testing.model import LoggedRequest
 from tests.crash.gateways import BREAKERS_OFF, Gateway

@@ -7,10 +7,10 @@ from pathlib import Path
 from everturn.agent.interface import Answer, TurnContext
 from everturn.model import SessionSource
 from everturn.operator.rows.actions import Acted
-from everturn.operator.rows.open_work import messages
+from everturn.operator.rows.overview import messages
 from everturn.operator.rules import operator_texts
-from everturn.outbox.rows.notices import notify_key
 from everturn.outbox.rows.outbox import end_unsent
+from everturn.outbox.rows.replies import notify_key
 from everturn.outbox.rules.delivery import Delivery
 from everturn.store.interface import Op
 from everturn.testing import FakePlatform, World, key_of

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Self
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.inbox.rules.busy import OUTCOME_UNKNOWN
+from everturn.inbox.rules import OUTCOME_UNKNOWN
 from everturn.model import Effect, ToolCall
-from everturn.outbox.rules.bubble_texts import REPLACES
 from everturn.outbox.rules.delivery import MAY_REPEAT
-from everturn.turns.rules import approval_texts
+from everturn.outbox.rules.outbox_texts import REPLACES
+from everturn.turns.rules import turn_texts
 from everturn.turns.rules.approvals import ApprovalScope
 from tests.crash.growing import FIRST_TEXT
 
 TOOL = "write"
 WRITTEN = "it is written"
 REQUEST = f"May I use {TOOL}?"
-ALLOW = approval_texts.buttons(0)[0][0]
-APPROVED = approval_texts.approved(TOOL, ApprovalScope.ONCE)
+ALLOW = turn_texts.buttons(0)[0][0]
+APPROVED = turn_texts.approved(TOOL, ApprovalScope.ONCE)
 
 
 @dataclass(frozen=True)

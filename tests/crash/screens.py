@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from everturn.outbox.rules.bubble_texts import REPLACES
 from everturn.outbox.rules.delivery import MAY_REPEAT
+from everturn.outbox.rules.outbox_texts import REPLACES
 
 CURSOR = " ▌"
 

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import compress, product
 
-from everturn.outbox.rules import unknown_texts
-from everturn.outbox.rules.bubble_texts import NOTHING_SAID, REPLACES, SUPERSEDED
+from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import MAY_REPEAT, Surety
+from everturn.outbox.rules.outbox_texts import NOTHING_SAID, REPLACES, SUPERSEDED
 from everturn.testing import OPEN_CARD, ShownMessage
 from tests.crash.asking import REQUEST
 from tests.crash.noting import Noting
 
 CURSOR = " ▌"
-DELIVERY_REQUEST = unknown_texts.request(0).partition("/resend")[0]
-BESIDE = (DELIVERY_REQUEST, unknown_texts.SENT_AGAIN, unknown_texts.NOT_OPEN, unknown_texts.NOTHING)
+DELIVERY_REQUEST = outbox_texts.request(0).partition("/resend")[0]
+BESIDE = (DELIVERY_REQUEST, outbox_texts.SENT_AGAIN, outbox_texts.NOT_OPEN, outbox_texts.NOTHING)
 
 
 def text_of(text: str) -> list[str]:

@@ -20,15 +20,14 @@ from everturn import points
 from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
 from everturn.errors import OutcomeUnknown, Refused, TryLater
-from everturn.inbox.rules.attachments import MediaRules
+from everturn.inbox.rules import MediaRules
 from everturn.lifecycle.parts import Settings
 from everturn.model import Effect, ToolCall
 from everturn.outbox.rules.delivery import Surety
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import FIRST_CHARS, Pace, stated, visible, whole
+from everturn.outbox.rules.streaming import FIRST_CHARS, Display, Pace, stated, visible, whole
 from everturn.platform.interface import TextLimits
 from everturn.testing import SendFault, World
-from everturn.turns.rules.patience import TurnTimeouts
+from everturn.turns.rules.turns import TurnTimeouts
 from tests.crash.asking import approval_requests
 from tests.crash.gateway_process import DONE, STUCK, Death, die_at
 from tests.crash.noting import Noting, NotingCards, NotingDeletions, NotingEdits

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from everturn.outbox.rules.bubble_texts import REPLACES
 from everturn.outbox.rules.delivery import MAY_REPEAT
+from everturn.outbox.rules.outbox_texts import REPLACES
 from everturn.testing.telegram import TOKEN, TelegramProcess
 from tests.crash import recorded
 from tests.crash.growing import FIRST_TEXT

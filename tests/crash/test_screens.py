@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.outbox.rules.bubble_texts import PAUSED, REPLACES
 from everturn.outbox.rules.delivery import MAY_REPEAT
+from everturn.outbox.rules.outbox_texts import PAUSED, REPLACES
 from tests.crash.screens import Found, found
 
 ANSWERS = ["answer to one", "answer to two"]

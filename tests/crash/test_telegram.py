@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.outbox.rules.bubble_texts import REPLACES
+from everturn.outbox.rules.outbox_texts import REPLACES
 from everturn.testing.model import ModelServer, ScriptedModel
 from everturn.testing.telegram import Person, TelegramProcess, TelegramServer, person
 from tests.crash import recorded

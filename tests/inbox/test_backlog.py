@@ -9,7 +9,7 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from everturn.errors import Full
-from everturn.inbox.rules.backlog import BacklogRule
+from everturn.inbox.rules import BacklogRule
 from everturn.lifecycle.parts import Settings
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.operator.rows.reading import explain

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from everturn.inbox.rows.inbox import read_cursor
 from everturn.model import Attachment, Heard, Inbound
-from everturn.operator.rows.open_work import messages
+from everturn.operator.rows.overview import messages
 from everturn.sessions.rules import notices
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, World
 from tests.scenes import told, trace_of, while_time_passes

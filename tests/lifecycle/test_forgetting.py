@@ -1,6 +1,6 @@
 """Rows that were kept long enough are deleted; rows that only a wrong clock makes old are not."""
 
-from everturn.lifecycle.rows.upkeep import DAY_S
+from everturn.lifecycle.rows import DAY_S
 from everturn.testing import FakePlatform, ManualClock, World
 from tests.scenes import Actor, ask, trace_of
 

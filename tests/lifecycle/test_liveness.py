@@ -11,7 +11,7 @@ from msgspec import structs
 from everturn.errors import InstanceClosed
 from everturn.inbox.rows.inbox import accept
 from everturn.lifecycle.parts import Settings
-from everturn.lifecycle.rows.instances import record_end
+from everturn.lifecycle.rows import record_end
 from everturn.store.interface import GRACE_S, Op, sql
 from everturn.testing import FakePlatform, ManualClock, World
 from tests.scenes import EAGER, Actor, answer_to, die, swept, told, until_read

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from everturn.agent.interface import NO_USAGE, Answer, TurnContext
 from everturn.errors import Refused, TryLater
 from everturn.model import Usage
-from everturn.operator.rows.open_work import replies
+from everturn.operator.rows.overview import replies
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, SendFault, World
 from tests.contracts.store import select
 from tests.scenes import told, until_ended, until_read, while_time_passes

@@ -5,8 +5,7 @@ from pathlib import Path
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.lifecycle.parts import Settings
 from everturn.operator.rows.actions import Acted
-from everturn.operator.rows.open_work import replies
-from everturn.operator.rows.overview import accounts, recoveries
+from everturn.operator.rows.overview import accounts, recoveries, replies
 from everturn.outbox.rules.delivery import MAY_REPEAT, Surety
 from everturn.testing import FakePlatform, ScriptedAgent, SendFault, World
 from tests.scenes import Actor, die, until_read

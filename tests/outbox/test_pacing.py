@@ -11,10 +11,9 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import OutcomeUnknown, PlatformError, TryLater
 from everturn.lifecycle.parts import Settings
 from everturn.model import SessionSource
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import Pace
+from everturn.outbox.rules.streaming import Display, Pace
 from everturn.testing import EditingPlatform, ManualClock, SendFault, World
-from everturn.turns.rules.patience import TurnTimeouts
+from everturn.turns.rules.turns import TurnTimeouts
 from tests.scenes import happened, nothing, while_time_passes
 
 PACED = Settings(

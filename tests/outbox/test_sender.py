@@ -8,15 +8,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from everturn.errors import OutcomeUnknown, Refused, TryLater
-from everturn.inbox.rules.backlog import ASKED_S
+from everturn.inbox.rules import ASKED_S
 from everturn.lifecycle.parts import Settings
 from everturn.model import SessionSource
 from everturn.operator.rows.actions import Act, Acted, act_on_reply
-from everturn.operator.rows.open_work import replies
+from everturn.operator.rows.overview import replies
 from everturn.operator.rows.reading import count_open
 from everturn.outbox.rules.delivery import MAY_REPEAT, NO_USE, Surety
-from everturn.people.rules.admission import AccessPolicy, Admission
-from everturn.people.rules.pairing import VALID_S
+from everturn.people.rules.admission import VALID_S, AccessPolicy, Admission
 from everturn.platform.interface import TextLimits
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, SendFault, World
 from tests.scenes import Actor, die, happened, restarted, told, trace_of, until_read, while_time_passes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from everturn.model import SessionSource
-from everturn.outbox.rules import bubble_texts
+from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Surety
 from everturn.testing import CardPlatform, DeletingPlatform, EditingPlatform, World
 from tests.outbox.test_streaming import CURSOR, EAGER, Talker, cut_off, seen
@@ -14,7 +14,7 @@ from tests.scenes import die, until_ended
 
 
 @pytest.mark.parametrize(
-    ("kind", "left"), [(DeletingPlatform, []), (EditingPlatform, [bubble_texts.NOTHING_SAID]), (CardPlatform, [bubble_texts.NOTHING_SAID])]
+    ("kind", "left"), [(DeletingPlatform, []), (EditingPlatform, [outbox_texts.NOTHING_SAID]), (CardPlatform, [outbox_texts.NOTHING_SAID])]
 )  # fmt: skip
 async def test_text_that_became_silence_is_removed(
     store_url: str, kind: type[EditingPlatform], left: list[str]
@@ -48,14 +48,14 @@ class CutDeleting(Cut, DeletingPlatform):
     """What it shows can be deleted."""
 
 
-LEFT = f"one two{CURSOR}", f"{bubble_texts.REPLACES}\n\n{bubble_texts.NOTHING_SAID}"
+LEFT = f"one two{CURSOR}", f"{outbox_texts.REPLACES}\n\n{outbox_texts.NOTHING_SAID}"
 
 
 @pytest.mark.parametrize(
     ("kind", "surety", "left"),
     [
-        (CutEditing, Surety.KEYED, [bubble_texts.NOTHING_SAID]),
-        (CutEditing, Surety.READ_BACK, [bubble_texts.NOTHING_SAID]),
+        (CutEditing, Surety.KEYED, [outbox_texts.NOTHING_SAID]),
+        (CutEditing, Surety.READ_BACK, [outbox_texts.NOTHING_SAID]),
         (CutEditing, Surety.NEITHER, LEFT),
         (CutDeleting, Surety.KEYED, []),
         (CutDeleting, Surety.READ_BACK, []),

@@ -12,11 +12,10 @@ from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.lifecycle.parts import Settings
 from everturn.model import Effect, Inbound, SessionSource, ToolCall
 from everturn.operator.rules.timeline import timeline
-from everturn.outbox.rows.notices import events_after
-from everturn.outbox.rules import bubble_texts, unknown_texts
+from everturn.outbox.rows.replies import events_after
+from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Surety
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import Pace
+from everturn.outbox.rules.streaming import Display, Pace
 from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Choice, TextLimits
 from everturn.store.interface import Op, sql
@@ -29,7 +28,7 @@ from everturn.testing import (
     SendFault,
     World,
 )
-from everturn.turns.rules.patience import TurnTimeouts
+from everturn.turns.rules.turns import TurnTimeouts
 from tests.scenes import die, restarted, said_in, session_of, told, trace_of, until_read, while_time_passes
 
 CURSOR = " |"
@@ -151,7 +150,7 @@ async def test_a_long_answer_goes_on_in_further_parts(store_url: str) -> None:
 
 @pytest.mark.parametrize(
     ("command", "text"),
-    [("/stop", bubble_texts.ended("/stop")), ("/new", bubble_texts.ended("/new")), ("/busy rollback", "")],
+    [("/stop", outbox_texts.ended("/stop")), ("/new", outbox_texts.ended("/new")), ("/busy rollback", "")],
 )
 async def test_an_end_without_an_answer_is_the_bubbles_last_shape(store_url: str, command: str, text: str) -> None:
     platform, agent = EditingPlatform(), Talker()
@@ -169,8 +168,8 @@ async def test_an_end_without_an_answer_is_the_bubbles_last_shape(store_url: str
         else:
             await told(platform, "one", "rollback")
             platform.say("one", "again")
-            await told(platform, "one", bubble_texts.TAKEN_BACK)
-            assert platform.texts("one")[0] == bubble_texts.TAKEN_BACK
+            await told(platform, "one", outbox_texts.TAKEN_BACK)
+            assert platform.texts("one")[0] == outbox_texts.TAKEN_BACK
         await world.stop()
 
 
@@ -190,7 +189,7 @@ async def test_an_interruption_is_seen_until_it_goes_on(store_url: str) -> None:
     platform, agent = EditingPlatform(), Talker()
     world = World(store_url, agent, [platform], ManualClock(), EAGER)
     await interrupted(world, platform, agent)
-    assert platform.texts("one")[0] == f"one two\n\n{bubble_texts.PAUSED}"
+    assert platform.texts("one")[0] == f"one two\n\n{outbox_texts.PAUSED}"
     async with world:
         agent.go()
         await platform.until(lambda: platform.texts("one")[0] == ANSWER)
@@ -382,7 +381,7 @@ class GonePlatform(EditingPlatform):
 
     async def send(self, to: SessionSource, text: str, key: str) -> str:
         """In an hour."""
-        if self.busy and text.startswith(bubble_texts.REPLACES):
+        if self.busy and text.startswith(outbox_texts.REPLACES):
             self.busy = False
             raise TryLater("slow down", 3600.0)
         return await super().send(to, text, key)
@@ -396,9 +395,9 @@ async def test_a_bubble_whose_part_is_gone_streams_in_a_new_one(store_url: str) 
     assert not platform.busy
     async with world:
         agent.go(2)
-        await told(platform, "one", f"{bubble_texts.REPLACES}\n\none two{CURSOR}")
+        await told(platform, "one", f"{outbox_texts.REPLACES}\n\none two{CURSOR}")
         agent.go()
-        await told(platform, "one", f"{bubble_texts.REPLACES}\n\n{ANSWER}")
+        await told(platform, "one", f"{outbox_texts.REPLACES}\n\n{ANSWER}")
 
 
 async def test_a_bubble_that_was_shown_is_finished_however_late(store_url: str) -> None:
@@ -424,7 +423,7 @@ async def test_a_bubble_that_cannot_be_edited_any_more_is_replaced(store_url: st
         agent.go(2)
         await seen(platform, f"one two{CURSOR}")
         agent.go()
-        await seen(platform, f"one two{CURSOR}", f"{bubble_texts.REPLACES}\n\n{ANSWER}")
+        await seen(platform, f"one two{CURSOR}", f"{outbox_texts.REPLACES}\n\n{ANSWER}")
 
 
 @pytest.mark.parametrize(("policy", "state"), [("ask", "unknown"), ("drop", "dead")])
@@ -440,10 +439,10 @@ async def test_a_first_part_with_unknown_delivery_follows_the_policy(store_url: 
         if policy == "ask":
             question = await told(platform, "one", "/resend")
             platform.say("one", question[question.index("/resend") :])
-            await told(platform, "one", f"{bubble_texts.REPLACES}\n\n{ANSWER}")
+            await told(platform, "one", f"{outbox_texts.REPLACES}\n\n{ANSWER}")
             assert await replied(world, message, "sent")
             platform.say("one", "/resend")
-            await told(platform, "one", unknown_texts.NOTHING)
+            await told(platform, "one", outbox_texts.NOTHING)
         else:
             assert len(platform.texts("one")) == 1
 

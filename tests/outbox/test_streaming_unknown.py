@@ -5,8 +5,8 @@ import asyncio
 from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import OutcomeUnknown
 from everturn.model import SessionSource, ToolCall
-from everturn.outbox.rules.bubble_texts import REPLACES
 from everturn.outbox.rules.delivery import Surety
+from everturn.outbox.rules.outbox_texts import REPLACES
 from everturn.testing import EditingPlatform, FakePlatform, ManualClock, SendFault, World, open_to_all
 from tests.outbox.test_streaming import ANSWER, CURSOR, EAGER, Talker, cut_off, grown, seen
 from tests.scenes import die, happened, told, trace_of, until_read, while_time_passes

@@ -14,14 +14,13 @@ from everturn.inbox.rows.inbox import AcceptOutcome
 from everturn.lifecycle.gateway import Gateway
 from everturn.lifecycle.parts import Settings
 from everturn.model import Heard, Inbound, SessionSource
-from everturn.outbox.rules import bubble_texts
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import Pace
+from everturn.outbox.rules import outbox_texts
+from everturn.outbox.rules.streaming import Display, Pace
 from everturn.people.rows.admission import PUT, revoke
 from everturn.people.rows.pairing import Approval, approve_code
-from everturn.people.rules import admission_texts
+from everturn.people.rules import people_texts
+from everturn.people.rules.access import ChatRights, Rights
 from everturn.people.rules.admission import OPEN, AccessPolicy, Admission
-from everturn.people.rules.rights import ChatRights, Rights
 from everturn.sessions.rows.entries import list_entries
 from everturn.store.interface import Op, sql
 from everturn.store.open import open_store
@@ -220,7 +219,7 @@ async def test_others_in_a_turn_get_a_notice_why_it_was_stopped(
         await die(world)
         world = World(store_url, agent, [platform], settings=replace(SHOWN, admission=CLOSED.admission))
         await world.start()
-    await told(platform, "g", admission_texts.stopped_with_other())
+    await told(platform, "g", people_texts.stopped_with_other())
     assert len(platform.texts("g")) == 1
     await world.stop()
 
@@ -245,7 +244,7 @@ async def ask_as(platform: FakePlatform, user: str) -> None:
     await told(platform, "two", "secret")
 
 
-@pytest.mark.parametrize(("kind", "left"), [(FakePlatform, []), (EditingPlatform, [bubble_texts.ended("revoked")])])
+@pytest.mark.parametrize(("kind", "left"), [(FakePlatform, []), (EditingPlatform, [outbox_texts.ended("revoked")])])
 async def test_an_answer_that_waits_in_flood_control_is_not_for_the_revoked(
     store_url: str, kind: type[FakePlatform], left: list[str]
 ) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from everturn.errors import OutcomeUnknown, Refused, TryLater
-from everturn.inbox.rules.quoting import in_reply
+from everturn.inbox.rules import in_reply
 from everturn.model import Attachment, Heard, Inbound, ReadTo, SessionSource
 from everturn.people.rules.admission import AccessVerdict
 from everturn.platform import interface
@@ -19,7 +19,7 @@ from everturn.platform.interface import Choice, Outgoing
 from everturn.platform.matrix import MatrixPlatform
 from everturn.platform.matrix.rules.text import NOT_READ
 from everturn.platform.matrix.wire import CHOICES
-from everturn.turns.rules import approval_texts
+from everturn.turns.rules import turn_texts
 from tests.contracts.matrix import MatrixDriver
 from tests.contracts.platform import MARKED_CALLS
 from tests.synapse import SynapseServer
@@ -304,7 +304,7 @@ async def test_a_choice_is_an_emoji_and_pressing_it_is_the_command(driver: Matri
 async def test_a_question_shows_the_call_exactly(driver: MatrixDriver, call: str) -> None:
     """Markup is not read in it: `[the docs](https://...)` would hide what else the command does."""
     platform, ann = driver.connected(), driver.person("ann")
-    ask = approval_texts.request("run_command", call, 7, 60, approvers=False)
+    ask = turn_texts.request("run_command", call, 7, 60, approvers=False)
     number = await platform.ask(driver.place("ann"), ask, [Choice("Yes", "/approve 7")], "7-0")
     shown = ann.screen(driver.room("ann")).message(number)
     (code,) = re.findall("<code>(.*?)</code>", shown.content["formatted_body"])

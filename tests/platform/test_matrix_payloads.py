@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from everturn.inbox.rules.quoting import in_reply
+from everturn.inbox.rules import in_reply
 from everturn.model import Heard, Inbound
 from everturn.platform.matrix.reading import MatrixReader, answers_to
 from everturn.platform.matrix.rooms import MatrixRoom

@@ -11,12 +11,10 @@ from everturn.app.platforms import chat_platforms, close_all
 from everturn.clock import SystemClock
 from everturn.inbox.rows.inbox import read_cursor
 from everturn.lifecycle.parts import Settings
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import Pace
+from everturn.outbox.rules.streaming import Display, Pace
 from everturn.people.rows.admission import approve_person, revoke
-from everturn.people.rules import admission_texts
-from everturn.people.rules.admission import AccessPolicy, Admission
-from everturn.people.rules.pairing import CODE_CHARS
+from everturn.people.rules import people_texts
+from everturn.people.rules.admission import CODE_CHARS, AccessPolicy, Admission
 from everturn.platform.matrix import MatrixPlatform
 from everturn.settings import Config, MatrixConfig, PlatformsConfig
 from everturn.store.open import open_store
@@ -151,7 +149,7 @@ async def test_a_stranger_in_a_chat_of_two_gets_a_code_once_and_is_let_in_by_it(
         await eve.until(lambda: "echo: hello again" in driver.texts("eve"))
         await world.gateway.outbox.quiet()
     assert paired.person == f"matrix:{eve.user_id}"
-    assert driver.texts("eve") == [asked, admission_texts.approved(), "echo: hello again"]
+    assert driver.texts("eve") == [asked, people_texts.approved(), "echo: hello again"]
 
 
 @pytest.mark.prove

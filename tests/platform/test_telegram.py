@@ -12,10 +12,10 @@ from msgspec.structs import replace as replace_in
 
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.home.files import Media
-from everturn.inbox.rules.quoting import in_reply
+from everturn.inbox.rules import in_reply
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.outbox.rules.text import utf16
-from everturn.people.rules.rights import ChatRights, Rights
+from everturn.people.rules.access import ChatRights, Rights
 from everturn.platform import interface
 from everturn.platform.interface import Choice, Contact, Outgoing
 from everturn.platform.telegram import TelegramPlatform
@@ -25,7 +25,7 @@ from everturn.platform.tls import trusted
 from everturn.testing import ManualClock, ScriptedAgent, World
 from everturn.testing.platform import Pauses
 from everturn.testing.telegram import BOT_ID, TOKEN, group, topic, upgrade
-from everturn.turns.rules import approval_texts
+from everturn.turns.rules import turn_texts
 from tests.contracts.platform import MARKED_CALLS
 from tests.contracts.telegram import TelegramDriver
 from tests.crash.streaming import WITH_FILES, FastClock
@@ -261,7 +261,7 @@ async def test_a_button_is_a_command_and_is_answered_after_it_is_taken(driver: T
 async def test_a_question_shows_the_call_exactly(driver: TelegramDriver, call: str) -> None:
     """Markup is not read in it: `[the docs](https://...)` would hide what else the command does."""
     ann, platform = driver.person("Ann"), driver.connected()
-    ask = approval_texts.request("run_command", call, 7, 60, approvers=False)
+    ask = turn_texts.request("run_command", call, 7, 60, approvers=False)
     number = int(await platform.ask(driver.place("Ann"), ask, [Choice("Yes", "/approve 7")], "1-0"))
     (shown,) = (each for each in driver.telegram.screen(ann.id) if each["message_id"] == number)
     assert shown["text"].splitlines()[2] == call

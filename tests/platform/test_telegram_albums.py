@@ -14,7 +14,7 @@ import pytest
 
 from everturn.errors import StoreUnavailable
 from everturn.home.files import Media
-from everturn.inbox.rules.busy import ALBUM_S
+from everturn.inbox.rules import ALBUM_S
 from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.people.rules.admission import AccessPolicy, Admission

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from telegram import Bot, Update
 
-from everturn.inbox.rules.quoting import in_reply
+from everturn.inbox.rules import in_reply
 from everturn.model import Heard, Inbound
 from everturn.platform.telegram.reading import TelegramReader
 from everturn.platform.telegram.wire import UNREADABLE, read_update, text_only

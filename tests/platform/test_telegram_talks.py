@@ -13,15 +13,14 @@ import pytest
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.lifecycle.parts import Settings
 from everturn.model import ToolCall
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import Pace
-from everturn.outbox.rules.unknown_texts import LEFT
+from everturn.outbox.rules.outbox_texts import LEFT
+from everturn.outbox.rules.streaming import Display, Pace
 from everturn.people.rows.admission import revoke
 from everturn.people.rules.admission import AccessPolicy, Admission
 from everturn.store.open import open_store
 from everturn.testing import ScriptedAgent, World
 from everturn.testing.telegram import Person, Telegram, group, upgrade
-from everturn.turns.rules.approval_texts import no_longer_open
+from everturn.turns.rules.turn_texts import no_longer_open
 from tests.contracts.telegram import TelegramDriver
 from tests.crash.streaming import UNHURRIED, FastClock
 

@@ -7,7 +7,7 @@ from everturn.lifecycle.parts import Policies, Settings
 from everturn.model import ACTIVE, ResumePending
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.testing import FakePlatform, ManualClock, World, key_of
-from everturn.turns.rules.patience import TurnTimeouts
+from everturn.turns.rules.turns import TurnTimeouts
 from tests.scenes import EAGER, Actor, ask, die, entry_of, restarted, told, trace_of, until_read
 
 HOUR = 3600.0

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from everturn.errors import StoreUnavailable, StoreUnusable
-from everturn.outbox.rows.notices import ADD_REPLY
+from everturn.outbox.rows.replies import ADD_REPLY
 from everturn.store.interface import Op, sql
 from everturn.store.migrations import SCHEMA, load
 from everturn.store.sqlite import SQLiteStore

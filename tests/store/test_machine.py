@@ -19,9 +19,17 @@ from everturn.commands.rows.commands import apply_command
 from everturn.ids import Ids
 from everturn.inbox.rows.inbox import accept, store_dead_letter
 from everturn.inbox.rows.joining import choose_busy, join_turn
-from everturn.inbox.rules.busy import BusyMode
-from everturn.lifecycle.rows.instances import find_others, found_unclean, join, record_drain, record_end, record_lock
-from everturn.lifecycle.rows.upkeep import expire, forget
+from everturn.inbox.rules import BusyMode
+from everturn.lifecycle.rows import (
+    expire,
+    find_others,
+    forget,
+    found_unclean,
+    join,
+    record_drain,
+    record_end,
+    record_lock,
+)
 from everturn.model import Reply, ToolCall, Usage
 from everturn.operator.rows.reading import count_open, transcript
 from everturn.outbox.rows.outbox import (

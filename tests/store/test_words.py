@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.inbox.rules.backlog import BacklogRule
+from everturn.inbox.rules import BacklogRule
 from everturn.lifecycle.parts import Settings
 from everturn.model import InboxState, OutboxState, ToolCall, TurnState
 from everturn.operator.rows.overview import counts, recoveries

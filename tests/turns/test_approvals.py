@@ -11,7 +11,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import OutcomeUnknown
 from everturn.lifecycle.parts import Settings
 from everturn.model import ACTIVE, Effect, Event, Inbound, SessionSource, ToolCall
-from everturn.outbox.rows.notices import events_after
+from everturn.outbox.rows.replies import events_after
 from everturn.outbox.rules.delivery import MAY_REPEAT, Surety
 from everturn.platform.api import ApiPlatform
 from everturn.testing import FakePlatform, ManualClock, SendFault, World

@@ -4,8 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from everturn.lifecycle.parts import Settings
-from everturn.lifecycle.rows.instances import find_others
-from everturn.operator.rows.open_work import messages
+from everturn.lifecycle.rows import find_others
+from everturn.operator.rows.overview import messages
 from everturn.sessions.rules import notices
 from everturn.testing import FakePlatform, ManualClock, World, key_of
 from tests.contracts.store import select

@@ -1,6 +1,6 @@
 """The three queues for slots: which key is next."""
 
-from everturn.turns.lanes import Lanes
+from everturn.turns.scheduler import Lanes
 
 
 def picks(lanes: Lanes, resumed: int = 0) -> list[tuple[str, bool]]:

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from everturn.ids import Ids
 from everturn.inbox.rows.inbox import Arrival, accept
-from everturn.inbox.rules.backlog import Arriving
+from everturn.inbox.rules import Arriving
 from everturn.lifecycle.parts import Policies, Settings
 from everturn.model import ACTIVE, ResumePending, SessionSource
 from everturn.sessions.rows.entries import write_source

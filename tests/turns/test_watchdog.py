@@ -9,7 +9,7 @@ from everturn.errors import OutcomeUnknown
 from everturn.lifecycle.parts import Settings
 from everturn.model import ToolCall
 from everturn.testing import EditingPlatform, FakePlatform, ManualClock, SendFault, World
-from everturn.turns.rules.patience import TurnTimeouts
+from everturn.turns.rules.turns import TurnTimeouts
 from tests.scenes import Actor, answer_to, happened, told, until_ended, while_time_passes
 
 

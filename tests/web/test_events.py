@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from starlette.types import Message
 
-from everturn.lifecycle.rows.upkeep import EVENTS_KEPT_S, forget
+from everturn.lifecycle.rows import EVENTS_KEPT_S, forget
 from everturn.model import Event
 from everturn.outbox.hub import Hub
-from everturn.outbox.rows.notices import event_range
+from everturn.outbox.rows.replies import event_range
 from everturn.store.open import open_store
 from everturn.web.chat.events import EventStreams, Watched
 from tests.waiting import PATIENCE, within

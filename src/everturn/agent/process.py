@@ -18,7 +18,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.wire import ProtocolViolation
 from everturn.clock import Clock
 from everturn.errors import Unanswerable
-from everturn.turns.rules.turn_place import PREFIX
+from everturn.turns.rules.turns import PREFIX
 
 log = structlog.get_logger()
 GRACE_S = 2.0  # for a program whose input has ended

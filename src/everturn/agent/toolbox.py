@@ -13,7 +13,7 @@ from everturn.agent.interface import RunTool, TurnContext
 from everturn.errors import StoreError, ToolFailed
 from everturn.model import Effect, Json, ToolCall
 from everturn.turns.rules.approvals import stricter
-from everturn.turns.rules.turn_place import place_of_turn
+from everturn.turns.rules.turns import place_of_turn
 
 log = structlog.get_logger()
 

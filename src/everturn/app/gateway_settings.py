@@ -8,22 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from everturn.agent.rules.providers import providers_of
-from everturn.agent.rules.routes import Route
 from everturn.commands.rules.registry import REGISTRY, canonical
 from everturn.errors import ConfigError
-from everturn.inbox.rules.attachments import MediaRules
-from everturn.inbox.rules.backlog import BacklogRule
+from everturn.inbox.rules import BacklogRule, MediaRules
 from everturn.lifecycle.parts import Policies, Settings
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import Look, Pace
+from everturn.outbox.rules.streaming import Display, Look, Pace
+from everturn.people.rules.access import ChatRights, Rights
 from everturn.people.rules.admission import AccessPolicy, Admission
-from everturn.people.rules.rights import ChatRights, Rights
-from everturn.sessions.rules.keys import Isolation
+from everturn.sessions.rules.keys import Isolation, Route
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.settings import Config, MediaConfig, ResetConfig, RightsConfig, nearest
 from everturn.settings.streaming import given
-from everturn.turns.rules.patience import TurnTimeouts
 from everturn.turns.rules.spending import SpendingLimits
+from everturn.turns.rules.turns import TurnTimeouts
 
 DIRECTORY_S = 300.0
 Table = dict[str, Any]

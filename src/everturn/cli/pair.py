@@ -13,7 +13,7 @@ from everturn.cli.looking.options import config_option, home_option, json_option
 from everturn.cli.looking.printable import printable
 from everturn.cli.looking.view import look_into
 from everturn.home.folder import Home
-from everturn.people.rules import admission_texts
+from everturn.people.rules import people_texts
 
 
 @click.group
@@ -94,7 +94,7 @@ def revoke(person: str, home: Home, config_file: Path | None) -> None:
 def _warn_unknown_platform(done: dict[str, Any], person: str) -> None:
     """Print a warning when nothing ever came from the named platform: it may be misspelt."""
     if not done["platform_known"]:
-        print(admission_texts.no_such_platform(person.partition(":")[0]))
+        print(people_texts.no_such_platform(person.partition(":")[0]))
 
 
 def _person(each: dict[str, Any], name: str) -> str:

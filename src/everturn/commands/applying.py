@@ -9,8 +9,7 @@ import structlog
 from msgspec.structs import replace
 
 from everturn import points
-from everturn.commands.rows.choices import notify_restarted, restarts_to_notify
-from everturn.commands.rows.commands import apply_command, fail_command
+from everturn.commands.rows.commands import apply_command, fail_command, notify_restarted, restarts_to_notify
 from everturn.commands.rows.values import Terms
 from everturn.errors import StoreError
 from everturn.lifecycle.parts import Parts

@@ -17,9 +17,9 @@ from everturn.agent.interface import Agent, CanDescribe, TurnContext
 from everturn.errors import NoRoom, OutcomeUnknown, Refused, StoreError, TooLarge, TryLater
 from everturn.home.files import Media, SavedFile
 from everturn.home.rules.files import Upload, too_large
+from everturn.inbox import rules as texts
 from everturn.inbox.rows.attachments import Arrived, Described, MissingFiles, descriptions, settle_attachments
-from everturn.inbox.rules import attachments as texts
-from everturn.inbox.rules.attachments import FetchOutcome
+from everturn.inbox.rules import FetchOutcome
 from everturn.lifecycle.parts import Parts
 from everturn.model import Attachment, Event, SettledFiles, StoredFile
 from everturn.outbox.rules.text import storable

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from everturn.clock import Clock
-from everturn.inbox.rules.busy import ALBUM_S
+from everturn.inbox.rules import ALBUM_S
 
 
 class Bursts:

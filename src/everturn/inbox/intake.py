@@ -23,24 +23,19 @@ from everturn.errors import (
     TooLong,
     Unkeepable,
 )
-from everturn.inbox.backlog import Backlogs
-from everturn.inbox.dead_letters import DeadLetters
-from everturn.inbox.fitting import storable_message
-from everturn.inbox.rows.edits import Revision, revise
+from everturn.inbox.backlog import Backlogs, DeadLetters
 from everturn.inbox.rows.inbox import Accepted, AcceptOutcome, Arrival, accept, knows_album, move_cursor, read_cursor
-from everturn.inbox.rules.attachments import placeholders
-from everturn.inbox.rules.backlog import Arriving, arriving, outage_id, room_in_queue
-from everturn.inbox.rules.busy import forced_by
+from everturn.inbox.rows.joining import Revision, revise
+from everturn.inbox.rules import Arriving, arriving, forced_by, outage_id, placeholders, room_in_queue, storable_message
 from everturn.lifecycle.parts import Parts
 from everturn.model import Heard, Inbound, ReadTo, SessionSource
 from everturn.outbox.sender import ReplySender
 from everturn.pauses import asked_s, pause_s
+from everturn.people.pairing import Strangers
 from everturn.people.rows.admission import standing
-from everturn.people.rows.moved_chats import first_number, move_chat
-from everturn.people.rules.admission import AccessVerdict, Standing, verdict
-from everturn.people.rules.pairing import make_code
-from everturn.people.rules.rights import may
-from everturn.people.strangers import Strangers
+from everturn.people.rows.directory import first_number, move_chat
+from everturn.people.rules.access import may
+from everturn.people.rules.admission import AccessVerdict, Standing, make_code, verdict
 from everturn.platform.interface import Pulled
 from everturn.sessions.rows.entries import write_source
 from everturn.sessions.rules import notices

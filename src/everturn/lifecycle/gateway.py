@@ -22,10 +22,10 @@ from everturn.ids import Ids
 from everturn.inbox.backlog import Backlogs
 from everturn.inbox.intake import Intake
 from everturn.lifecycle.parts import Parts, Settings
-from everturn.lifecycle.rows.instances import join, newest_id, record_drain, record_lock
+from everturn.lifecycle.rows import join, newest_id, record_drain, record_lock
 from everturn.lifecycle.upkeep import Upkeep
 from everturn.operator.actions import Operator
-from everturn.outbox.rows.notices import notify_key
+from everturn.outbox.rows.replies import notify_key
 from everturn.outbox.sender import ReplySender
 from everturn.outbox.tool_messages import ToolMessages
 from everturn.people.credentials import Credentials

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from everturn.lifecycle.parts import Parts
-from everturn.lifecycle.rows.instances import InstanceRow, find_others
-from everturn.lifecycle.rules.liveness import Suspect, is_dead, is_stale, watch
+from everturn.lifecycle.rows import InstanceRow, find_others
+from everturn.lifecycle.rules import Suspect, is_dead, is_stale, watch
 from everturn.store.interface import GRACE_S
 
 

@@ -8,21 +8,18 @@ from pathlib import Path
 
 from msgspec import structs
 
-from everturn.agent.rules.routes import Route, agent_for
 from everturn.clock import Clock
 from everturn.home.files import Media
 from everturn.ids import Ids
-from everturn.inbox.rules.attachments import MediaRules
-from everturn.inbox.rules.backlog import BacklogRule
-from everturn.inbox.rules.busy import BusyMode
+from everturn.inbox.rules import BacklogRule, BusyMode, MediaRules
 from everturn.model import SessionSource
 from everturn.outbox.hub import Hub
 from everturn.outbox.rules.delivery import Delivery, Surety, UnknownAction, unknown_action
-from everturn.outbox.rules.display import Display
+from everturn.outbox.rules.streaming import Display
 from everturn.outbox.screens import MessageScreen, screen_of
 from everturn.people.recent_chats import RecentChats
+from everturn.people.rules.access import NO_RIGHTS, Rights
 from everturn.people.rules.admission import CLOSED, Admission
-from everturn.people.rules.rights import NO_RIGHTS, Rights
 from everturn.platform.contacts import Contacts
 from everturn.platform.interface import (
     CanEdit,
@@ -33,15 +30,15 @@ from everturn.platform.interface import (
     HasChangingMembers,
     Platform,
 )
-from everturn.sessions.rules.keys import Isolation, session_key
+from everturn.sessions.rules.keys import Isolation, Route, agent_for, session_key
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.store.interface import Store
 from everturn.telemetry.observing import Observing
 from everturn.telemetry.spans import Tracer
 from everturn.telemetry.traces import Traces
 from everturn.turns.rows.turn_values import Start
-from everturn.turns.rules.patience import TurnTimeouts
 from everturn.turns.rules.spending import SpendingLimits
+from everturn.turns.rules.turns import TurnTimeouts
 
 ANSWER_ALL = BacklogRule()
 

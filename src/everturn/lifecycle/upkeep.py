@@ -6,15 +6,14 @@ import asyncio
 
 import structlog
 
+from everturn.commands.rows.commands import expire_unknown_deliveries
 from everturn.errors import InstanceClosed
 from everturn.inbox.backlog import Backlogs
 from everturn.inbox.rows.attachments import needed_files
-from everturn.inbox.rules.backlog import ASKED_S
+from everturn.inbox.rules import ASKED_S
 from everturn.lifecycle.parts import Parts
-from everturn.lifecycle.rows.instances import heartbeat
-from everturn.lifecycle.rows.upkeep import expire, follow_clock, forget, idle_entries
+from everturn.lifecycle.rows import expire, follow_clock, forget, heartbeat, idle_entries
 from everturn.model import ACTIVE
-from everturn.outbox.rows.unknown import expire_unknown_deliveries
 from everturn.people.pairing import AccessControl
 from everturn.sessions.rules.keys import origin_of
 from everturn.sessions.rules.reset_policy import expired_by

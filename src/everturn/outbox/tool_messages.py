@@ -15,8 +15,8 @@ from everturn.errors import NoRoom
 from everturn.home.rules.files import clean_file_name
 from everturn.lifecycle.parts import Parts
 from everturn.model import SessionSource, StoredFile
-from everturn.outbox.rows.tool_messages import Posted, ToolMessage, post, was_posted
-from everturn.outbox.rules.files import linked
+from everturn.outbox.rows.outbox import Posted, ToolMessage, post, was_posted
+from everturn.outbox.rules.text import linked
 from everturn.outbox.sender import ReplySender
 from everturn.platform.interface import CanSendFiles
 

@@ -11,8 +11,8 @@ import structlog
 
 from everturn.home.folder import CredentialLock
 from everturn.lifecycle.parts import Parts
-from everturn.people.rows.credentials import Claim, claim_credential
-from everturn.people.rules import admission_texts
+from everturn.people.rows.access import Claim, claim_credential
+from everturn.people.rules import people_texts
 from everturn.platform.interface import HasCredential, Pulled
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ class Credentials:
         if settings.credentials is not None and secret_hash not in self._locks:
             lock = CredentialLock(settings.credentials, secret_hash, settings.home)
             if (user := lock.acquire()) is not None:
-                return admission_texts.held_on_machine(platform.name, user)
+                return people_texts.held_on_machine(platform.name, user)
             self._locks[secret_hash] = lock
         claim = Claim(
             hash=secret_hash, platform=platform.name, account=platform.account, instance=parts.instance,
@@ -57,4 +57,4 @@ class Credentials:
         holder = await parts.store.run(claim_credential, claim)
         if holder is None:
             return None
-        return admission_texts.held_in_database(platform.name, holder.pid, holder.host, holder.home)
+        return people_texts.held_in_database(platform.name, holder.pid, holder.host, holder.home)

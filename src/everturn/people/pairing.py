@@ -1,18 +1,21 @@
-"""Approving and revoking people while the gateway runs: the rows first, then their notices and turns in this process."""
+"""Who may speak: pairing codes, approvals of owners, and strangers, who are only counted."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 
+import structlog
 from msgspec.structs import replace
 
 from everturn import points
+from everturn.clock import Clock
 from everturn.lifecycle.parts import Parts
 from everturn.model import Json
 from everturn.operator.rows.actions import Impossible
 from everturn.operator.rows.overview import knows_platform
-from everturn.operator.rows.people import PersonAct, PersonActed, act_on_person
+from everturn.operator.rows.reading import PersonAct, PersonActed, act_on_person
 from everturn.outbox.sender import ReplySender
 from everturn.people.rows.admission import StoppedKey, approve_person, list_people, revoke, revoke_again
 from everturn.people.rows.pairing import Approval, Paired, PairingOutcome, approve_code, approve_request, list_pairings
@@ -128,3 +131,27 @@ class AccessControl:
                 self._parts.hub.ended(key)
             self._outbox.wake(key)  # a bubble that waited to be finished has its last shape now
             self._turns.wake(key)
+
+
+# Counts denied messages. Their text is neither stored nor logged, and a flood of them is one log line a minute.
+
+
+log = structlog.get_logger()
+EVERY_S = 60.0
+
+
+class Strangers:
+    """How many messages were denied, by platform, since this process began."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.denied: Counter[str] = Counter()
+        self._logged_at: dict[str, float] = {}
+
+    def count_denied(self, platform: str) -> None:
+        """Count one denied message."""
+        self.denied[platform] += 1
+        now = self._clock.monotonic()
+        if now - self._logged_at.get(platform, -EVERY_S) >= EVERY_S:
+            self._logged_at[platform] = now
+            log.info("messages denied", platform=platform, messages=self.denied[platform])

@@ -1,20 +1,40 @@
-"""The in-memory state of one running attempt of a turn. Nothing here is the only copy of anything."""
+"""One attempt of a turn, and what belongs to it while it runs: progress notices, the typing indicator, messages that join it,
+and the session resources that its agent may use.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from msgspec.structs import replace
 
-from everturn.inbox.rows.joining import JoinedTurn
+from everturn import points
+from everturn.agent.interface import NO_USAGE
+from everturn.errors import PlatformError
+from everturn.inbox.rows.joining import JoinedTurn, join_turn
 from everturn.lifecycle.parts import Parts
-from everturn.model import Message, SettledFiles, ToolCall
-from everturn.outbox.bubbles import StreamingMessage
+from everturn.model import Event, Message, SettledFiles, ToolCall, Usage
 from everturn.outbox.rules.text import storable
+from everturn.outbox.streaming import StreamingMessage
+from everturn.platform.interface import CanReact, CanType
+from everturn.sessions.rows.compaction import (
+    Compaction,
+    compact,
+    compaction_failed,
+    compaction_wanted,
+    freeze,
+    frozen,
+    may_compact,
+)
+from everturn.sessions.rows.entries import calls_of_turn
 from everturn.turns.rows.beginning import with_settled
 from everturn.turns.rows.turn_values import StartedTurn, Streamed
-from everturn.turns.rules.patience import NoticesSent
+from everturn.turns.rows.turns import PROGRESS, Progress, called_apart, notify_progress
 from everturn.turns.rules.recovery import is_suspect
+from everturn.turns.rules.turns import Notice, NoticesSent
 
 
 class Attempt:
@@ -119,3 +139,165 @@ class Attempt:
         """Return the transcript tail that the model has now acknowledged, once."""
         tail, self._tail_key = self._tail_key, None
         return tail
+
+
+# Send the progress notice of a running turn: one notice, replaced where the platform can edit.
+
+
+IN_THE_BUBBLE = frozenset({PROGRESS, Notice.WORKING})  # other notices are for a waiting sender: they are messages
+
+
+async def notify(attempt: Attempt, text: str, reason: str = PROGRESS) -> None:
+    """Store a progress notice, then send it; none for a turn that has ended.
+
+    Where the answer is streamed, the streaming message shows it until there is more of the answer.
+    """
+    if reason in IN_THE_BUBBLE and not attempt.look.progress:
+        return
+    if attempt.bubble is not None and reason in IN_THE_BUBBLE:
+        attempt.bubble.show_status(text)
+        return
+    parts, begun = attempt.parts, attempt.begun
+    progress = Progress(id=parts.ids.next(), text=text, reason=reason, at=parts.clock.now())
+    storing = parts.store.run(notify_progress, begun, progress, parts.delivery(begun.source.platform))
+    # What follows the commit happens even if this task is cancelled meanwhile.
+    storing.add_done_callback(partial(_notified, attempt))
+    await asyncio.shield(storing)
+
+
+def _notified(attempt: Attempt, storing: asyncio.Future[tuple[Event, ...] | None]) -> None:
+    if storing.cancelled() or storing.exception() is not None or storing.result() is None:
+        return
+    points.reached("turn.notified")
+    key = attempt.begun.key
+    attempt.parts.hub.publish(key, storing.result() or ())
+    if not attempt.parts.delivery(attempt.begun.source.platform).by_event:
+        attempt.deliver(key)
+
+
+# Show the typing indicator and the reaction while a turn runs, where the platform can. Nothing depends on it.
+
+
+EVERY_S = 4.0
+
+
+def show_typing(attempt: Attempt, work: asyncio.Task[bool]) -> None:
+    """Show typing and the reaction until the turn's task ends, as the chat's display settings say."""
+    source = attempt.begun.source
+    typist = attempt.parts.typing(source.platform) if attempt.look.typing else None
+    if typist is not None:
+        typing = asyncio.create_task(_type(attempt, typist))
+        work.add_done_callback(lambda _: typing.cancel())
+    if attempt.look.reaction and source.message_id:
+        platform: object = attempt.parts.platforms.get(source.platform)
+        if isinstance(platform, CanReact):
+            marking = asyncio.create_task(_mark(attempt, platform, work))
+            work.add_done_callback(lambda _: marking.done())  # it is held until then
+
+
+async def _type(attempt: Attempt, platform: CanType) -> None:
+    while True:
+        with contextlib.suppress(PlatformError, OSError):
+            await platform.typing(attempt.begun.source)
+        await attempt.parts.clock.sleep(EVERY_S)
+
+
+async def _mark(attempt: Attempt, platform: CanReact, work: asyncio.Task[bool]) -> None:
+    """React to the message while its turn runs; a later process that resumes the turn removes the reaction."""
+    source, message = attempt.begun.source, attempt.begun.source.message_id or ""
+    for mark in (attempt.look.reaction, ""):
+        with contextlib.suppress(PlatformError, OSError):
+            await platform.react(source, message, mark)
+        await asyncio.wait({work})
+
+
+# Join messages that arrive while a turn runs: committed as part of the turn before its next model call.
+
+
+async def join_waiting(attempt: Attempt) -> None:
+    """Join the queued messages to the turn, for its agent to read next. Reads nothing while none is queued."""
+    if attempt.has_waiting():
+        attempt.woken = False  # a message that arrives from now on joins the next time
+        parts, begun = attempt.parts, replace(attempt.begun, seq=attempt.seq)
+        delivery = parts.delivery(begun.source.platform)
+        isolation, admission = parts.settings.isolation, parts.settings.admission_of(begun.source.platform)
+        joining = parts.store.run(join_turn, begun, parts.ids.next(), isolation, parts.clock.now(), delivery, admission)
+        # What follows the commit happens even if this task is cancelled meanwhile.
+        joining.add_done_callback(partial(_joined, attempt))
+        await asyncio.shield(joining)
+
+
+def _joined(attempt: Attempt, joining: asyncio.Future[JoinedTurn]) -> None:
+    if joining.cancelled() or joining.exception() is not None:
+        return  # the awaiting task gets the error
+    joined, before = joining.result(), attempt.begun
+    attempt.add_joined(joined)
+    if joined.messages:
+        attempt.parts.observing.joined(before, joined.begun)
+        points.reached("turn.joined")
+        attempt.parts.hub.publish(attempt.begun.key, joined.events)
+
+
+# The session resources of an agent beside the transcript: frozen prompt, chosen model, compaction.
+
+
+class SessionResources:
+    """The session context of agent/interface.py, on the store."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._parts = attempt.parts
+        self._store = attempt.parts.store
+
+    @property
+    def model(self) -> str | None:
+        """The model that /model chose for the session."""
+        return self._attempt.begun.model
+
+    async def frozen(self, prompt: str, *, keep: bool = True) -> str:
+        """The session's frozen prompt; the given one when it has none yet, which is frozen with `keep`."""
+        known = await self._store.read(frozen, self._attempt.begun.session_id)
+        if known is not None or not keep:
+            return prompt if known is None else known
+        return await self._store.run(freeze, self._attempt.begun.session_id, prompt)
+
+    async def compaction_wanted(self) -> bool:
+        """Whether the user asked for a compaction."""
+        return await self._store.read(compaction_wanted, self._attempt.begun.session_id)
+
+    async def may_compact(self) -> bool:
+        """Whether a compaction may be tried now; an interrupt or a command that waits comes first."""
+        return await self._store.read(may_compact, self._attempt.begun, self._parts.clock.now())
+
+    async def compact(self, summary: str, keep: int, usage: Usage = NO_USAGE) -> None:
+        """Move to a child session with the summary; from the commit on this attempt writes there."""
+        move = Compaction(
+            session_id=self._parts.ids.session(), summary=summary, keep=keep, at=self._parts.clock.now(), usage=usage
+        )
+        moved = await self._store.run(compact, self._attempt.begun, move)
+        points.reached("session.compacted")
+        self._parts.observing.model_answered(self._attempt.begun, self._attempt.pop_asked_at(), usage)
+        self._attempt.begun, self._attempt.seq = moved.begun, moved.last
+
+    async def used_ids(self) -> set[str]:
+        """The ids of the turn's calls, also of those that a compaction left in another session."""
+        return set(await used_calls(self._attempt))
+
+    async def called_apart(self, usage: Usage) -> None:
+        """Count a model call whose answer is no row of the transcript."""
+        self._parts.observing.model_answered(self._attempt.begun, self._attempt.pop_asked_at(), usage)
+        await self._store.run(called_apart, self._attempt.begun, usage)
+
+    async def compaction_failed(self, why: str, usage: Usage = NO_USAGE) -> None:
+        """Store that a compaction failed: the next try waits longer."""
+        if (asked_at := self._attempt.pop_asked_at()) is not None:
+            self._parts.observing.model_failed(self._attempt.begun, asked_at, usage)
+        number, now = self._parts.ids.next(), self._parts.clock.now()
+        await self._store.run(compaction_failed, self._attempt.begun, number, why, now, usage)
+
+
+async def used_calls(attempt: Attempt) -> dict[str, ToolCall]:
+    """The turn's calls by their ids; those of earlier attempts are read once."""
+    if attempt.used is None:
+        attempt.used = await attempt.parts.store.read(calls_of_turn, attempt.begun.session_id, attempt.begun.turn)
+    return attempt.used

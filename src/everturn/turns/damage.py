@@ -1,15 +1,22 @@
-"""Suspend the session of a damaged row, so that all other sessions go on. The log names the row."""
+"""Sessions that cannot go on: a damaged row suspends its session, and a turn that could not be started is tried again."""
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Awaitable
+from functools import partial
 
 import structlog
 
 from everturn.errors import StoreError
+from everturn.inbox.bursts import Bursts
 from everturn.lifecycle.parts import Parts
+from everturn.outbox.sender import ReplySender
+from everturn.pauses import pause_s
 from everturn.sessions.rules.keys import origin_of
-from everturn.turns.rows.recovery import Interruption, Recovered, quarantine
+from everturn.turns.rows.recovery import Interruption, Recovered, quarantine, quarantine_idle
+from everturn.turns.rows.turn_values import BehindApproval, Later, NotYet, StartedTurn
 
 log = structlog.get_logger()
 REMEDY = "the rows are kept as they are: inspect them with `everturn explain`, or reset the session with /new"
@@ -39,3 +46,56 @@ async def suspend_damaged(parts: Parts, turn: int, key: str, cause: Interruption
     except Exception as error:
         log.exception("session not suspended", turn_id=turn, session_key=key, error=repr(error))
         return None
+
+
+# Retry keys whose next turn could not be started, and suspend sessions whose rows cannot be read.
+
+
+Claimed = StartedTurn | NotYet | BehindApproval | Later | None
+MOST_FAILURES = 3  # in a row, then the session is suspended
+
+
+class FailedClaims:
+    """Counts the failures of each key in a row. They are in memory only: the next process counts anew."""
+
+    def __init__(self, parts: Parts, outbox: ReplySender, timers: Bursts) -> None:
+        self._parts = parts
+        self._outbox = outbox
+        self._timers = timers
+        self._failures: dict[str, int] = {}
+
+    def result_of(self, key: str, claim: asyncio.Future[Claimed]) -> Claimed:
+        """Return what a claim found; None also when it failed, which schedules a retry, or when the store is closing."""
+        if claim.cancelled() or isinstance(error := claim.exception(), StoreError):
+            return None
+        if error is not None:
+            self._try_again(key, error)
+            return None
+        self._failures.pop(key, None)
+        return claim.result()
+
+    def _try_again(self, key: str, error: BaseException) -> None:
+        """Retry the key after a growing delay. After MOST_FAILURES the session is suspended, so that its people can start
+        a new one.
+        """
+        parts, failures = self._parts, self._failures.get(key, 0) + 1
+        self._failures[key] = failures
+        log.error("turn not started", session_key=key, error=repr(error), failures=failures, exc_info=error)
+        if failures == MOST_FAILURES:
+            log.error(
+                "session unreadable",
+                session_key=key,
+                remedy="it is suspended: see `everturn explain` and the operations page",
+            )
+            delivery = parts.delivery(origin_of(key)[0])
+            suspending = parts.store.run(quarantine_idle, key, parts.ids.next(), parts.clock.now(), delivery)
+            suspending.add_done_callback(partial(self._suspended, key))
+        self._timers.wake_at(key, parts.clock.now() + pause_s(failures, random.random()))  # noqa: S311  no secret
+
+    def _suspended(self, key: str, suspending: asyncio.Future[Recovered | None]) -> None:
+        if suspending.cancelled() or (error := suspending.exception()) is not None:
+            log.error("session not suspended", session_key=key, error=repr(error))
+        elif (recovered := suspending.result()) is not None:
+            self._parts.hub.publish(key, recovered.events)
+            self._parts.observing.turn_recovered(recovered.verdict)
+            self._outbox.wake(key)

@@ -15,14 +15,7 @@ from everturn.inbox.backlog import Backlogs
 from everturn.inbox.rows.inbox import keys_with_work, waiting_commands
 from everturn.lifecycle.liveness import Liveness
 from everturn.lifecycle.parts import Parts
-from everturn.lifecycle.rows.instances import (
-    InstanceRow,
-    find_others,
-    found_unclean,
-    last_end,
-    record_end,
-    unclean_boots,
-)
+from everturn.lifecycle.rows import InstanceRow, find_others, found_unclean, last_end, record_end, unclean_boots
 from everturn.operator.rows.overview import close_dead, note_planned, note_ready
 from everturn.outbox.rows.outbox import keys_with_replies, recover_sending
 from everturn.outbox.sender import ReplySender

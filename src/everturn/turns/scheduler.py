@@ -1,14 +1,16 @@
-"""Schedule turns: one at a time per key, fair between keys, within the limit of running turns."""
+"""Which turn runs when: sessions wait in lanes, turns run in slots with a watchdog, and each session has one turn at a time."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
 from everturn import points
 from everturn.agent.interface import Agent, MarksCalls
+from everturn.errors import StoreError
 from everturn.inbox.bursts import Bursts
 from everturn.lifecycle.parts import Parts
 from everturn.model import SessionSource
@@ -16,20 +18,225 @@ from everturn.outbox.sender import ReplySender
 from everturn.sessions.rules.keys import origin_of
 from everturn.telemetry.observing import outcome_of
 from everturn.turns.approvals import ApprovalRequests
-from everturn.turns.attempt import Attempt
-from everturn.turns.damage import suspend_if_damaged
-from everturn.turns.failed_claims import Claimed, FailedClaims
-from everturn.turns.lanes import Lanes
+from everturn.turns.attempt import Attempt, notify, show_typing
+from everturn.turns.damage import Claimed, FailedClaims, suspend_if_damaged
 from everturn.turns.rows.beginning import begin_next
 from everturn.turns.rows.recovery import Interruption, Recovered, cut_off_by_drain
-from everturn.turns.rows.turn_values import BehindApproval, Later, NotYet, Start, StartedTurn
+from everturn.turns.rows.turn_values import BehindApproval, Later, NotYet, Start, StartedTurn, Streamed
+from everturn.turns.rows.turns import message_waits
+from everturn.turns.rules import turn_texts
 from everturn.turns.rules.recovery import is_suspect
+from everturn.turns.rules.turns import Moment, Notice, due
 from everturn.turns.runner import Runner
-from everturn.turns.slots import RunningTurn, Slots, Streams
-from everturn.turns.typing import show_typing
-from everturn.turns.watchdog import Watchdog
+
+
+@dataclass(slots=True)
+class RunningTurn:
+    """A running turn of this process, with its task."""
+
+    attempt: Attempt
+    task: asyncio.Task[bool]
+
+    @property
+    def begun(self) -> StartedTurn:
+        """The turn, with all that joined it."""
+        return self.attempt.begun
+
+
+class Slots:
+    """Assigns slots to keys. A key has one from its claim in the database until its turn has ended."""
+
+    def __init__(self, limit: int) -> None:
+        self.running: dict[str, RunningTurn] = {}
+        self._limit = limit
+        self._claiming: dict[str, bool] = {}  # the turn is not begun yet; whether it resumes
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def has(self, key: str) -> bool:
+        """Whether the key's turn is being begun or run."""
+        return key in self.running or key in self._claiming
+
+    def free(self) -> int:
+        """How many slots are free."""
+        return self._limit - len(self.running) - len(self._claiming)
+
+    def resumed(self) -> int:
+        """How many interrupted turns have a slot."""
+        return sum(each.begun.attempt > 1 for each in self.running.values()) + sum(self._claiming.values())
+
+    def take(self, key: str, *, resumes: bool) -> None:
+        """Assign a slot to a key that is being claimed."""
+        self._claiming[key] = resumes
+        self._quiet.clear()
+
+    def begin(self, running: RunningTurn) -> None:
+        """Record that the turn of a claimed key runs now."""
+        self._claiming.pop(running.begun.key, None)
+        self.running[running.begun.key] = running
+        self._quiet.clear()
+
+    def give_back(self, key: str) -> None:
+        """Free the slot of a key whose claim found no turn, or whose turn has ended."""
+        self._claiming.pop(key, None)
+        self.running.pop(key, None)
+        if not self.running and not self._claiming:
+            self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Wait until every slot is free."""
+        await self._quiet.wait()
+
+
+class Streams:
+    """The streamed texts of the answers in progress in this process."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+
+    def of(self, key: str) -> Streamed | None:
+        """What the key's turn has streamed, if it runs here."""
+        running = self._slots.running.get(key)
+        return None if running is None else running.attempt.streamed()
+
+    def hold(self, key: str, *, held: bool) -> None:
+        """Pause or continue streaming while something is committed that may end the key's turn: what people have seen is
+        what is committed.
+        """
+        if (running := self._slots.running.get(key)) is not None:
+            running.attempt.stream_held = held
+
+
+# Choose the next key for a free slot, from three queues in memory. Nothing here touches the database or the clock.
+# The queues: new work, interrupted turns (which leave half of the slots to new work), and suspects, of which only one
+# may be unproven at a time, so that the next crash shows which turn causes it.
+
+
+class Lanes:
+    """Three queues of keys, and the suspect that is being watched."""
+
+    def __init__(self, slots: int) -> None:
+        self._fresh: dict[str, None] = {}
+        self._resumes: dict[str, None] = {}
+        self._suspects: dict[str, None] = {}
+        self._resumes_at_once = max(1, slots // 2)
+        self._unproven: str | None = None
+
+    def add(self, key: str, *, resume: bool) -> None:
+        """Queue a key that has work; one that is queued already keeps its place."""
+        if key in self._resumes or key in self._suspects:
+            return
+        if resume:
+            self._fresh.pop(key, None)
+        (self._resumes if resume else self._fresh)[key] = None
+
+    def add_suspect(self, key: str) -> None:
+        """Queue a suspect: its turn begins when no other suspect is unproven."""
+        self._suspects[key] = None
+        self.clear(key)
+
+    def waits(self, key: str) -> bool:
+        """Whether the key is in a queue."""
+        return key in self._fresh or key in self._resumes or key in self._suspects
+
+    def any_resume(self) -> bool:
+        """Whether an interrupted turn is queued."""
+        return bool(self._resumes)
+
+    def pick(self, resumed: int) -> tuple[str, bool] | None:
+        """Take the key for the next slot, while `resumed` interrupted turns have one; and whether it resumes."""
+        if self._suspects and self._unproven is None:
+            self._unproven = key = _pop(self._suspects)
+            return key, False
+        if self._resumes and resumed < self._resumes_at_once:
+            return _pop(self._resumes), True
+        return (_pop(self._fresh), False) if self._fresh else None
+
+    def watch(self, key: str) -> None:
+        """Watch a suspect that begins: no other may begin until it is cleared."""
+        self._unproven = key
+
+    def watches(self, key: str) -> bool:
+        """Whether this suspect is the one that may begin."""
+        return self._unproven == key
+
+    def clear(self, key: str) -> None:
+        """Stop watching a suspect that is proven, did not begin, or has ended."""
+        if self._unproven == key:
+            self._unproven = None
+
+    def delay_resumes(self) -> None:
+        """Delay all interrupted turns (crash loop)."""
+        self._resumes_at_once = 0
+
+    def resume_one_at_a_time(self) -> None:
+        """End the crash loop delay: interrupted turns resume, one at a time."""
+        self._resumes_at_once = 1
+
+    def delayed_resumes(self) -> int:
+        """How many interrupted turns the crash loop delays."""
+        return len(self._resumes) if self._resumes_at_once == 0 else 0
+
+
+def _pop(queue: dict[str, None]) -> str:
+    key = next(iter(queue))
+    del queue[key]
+    return key
+
+
+# Watch running turns in one task: send notices about slow ones, fail inactive ones.
+
 
 log = structlog.get_logger()
+LOOK_S = 5.0
+
+
+class Watchdog:
+    """Checks the turns of this process every few seconds, by the monotonic clock."""
+
+    def __init__(self, parts: Parts, slots: Slots, runner: Runner) -> None:
+        self._parts = parts
+        self._slots = slots
+        self._runner = runner
+
+    async def run(self) -> None:
+        """Check the running turns, in a loop without end."""
+        while True:
+            await self._parts.clock.sleep(LOOK_S)
+            for running in list(self._slots.running.values()):
+                try:
+                    await self.look(running)
+                except StoreError as error:
+                    log.warning("turn not checked", session_key=running.begun.key, error=str(error))
+
+    async def look(self, running: RunningTurn) -> None:
+        """Send the notice that is due for a turn, or fail the turn when it is inactive."""
+        attempt, now, patience = running.attempt, self._parts.clock.monotonic(), self._parts.settings.patience
+        idle_s, running_s = now - attempt.active_at, now - attempt.began
+        behind = attempt.has_waiting() and await self._parts.store.read(message_waits, attempt.begun.key)
+        notice, attempt.notices = due(
+            patience, Moment(running_s=running_s, idle_s=idle_s, behind=behind), attempt.notices
+        )
+        if notice is Notice.INACTIVE:
+            await self._fail_inactive(running, idle_s)
+        elif notice is Notice.STALL:
+            await notify(attempt, turn_texts.stalled(idle_s, attempt.tool), notice)
+        elif notice is Notice.WARN:
+            left_s = patience.inactive_s - idle_s if patience.inactive_s > 0 else 0.0
+            await notify(attempt, turn_texts.inactive_soon(idle_s, left_s), notice)
+        elif notice is Notice.WORKING:
+            await notify(attempt, turn_texts.still_working(running_s, attempt.tool), notice)
+
+    async def _fail_inactive(self, running: RunningTurn, idle_s: float) -> None:
+        """Fail the turn with a notice, then cancel its task, whose late writes are refused."""
+        log.warning("turn inactive", turn_id=running.begun.turn, session_key=running.begun.key, idle_s=idle_s)
+        await self._runner.fail(running.attempt, turn_texts.inactive(idle_s))
+        running.task.cancel()
+
+
+# Schedule turns: one at a time per key, fair between keys, within the limit of running turns.
+
+
 SETTLE_S = 2.0
 
 

@@ -4,9 +4,8 @@ from itertools import permutations
 
 import pytest
 
-from everturn.agent.rules.routes import Route, agent_for
 from everturn.model import SessionSource
-from everturn.sessions.rules.keys import Isolation, agent_of, session_key
+from everturn.sessions.rules.keys import Isolation, Route, agent_for, agent_of, session_key
 
 HERE = SessionSource(platform="telegram", chat_id="7", chat_type="group", thread_id="3", user_id="ann")
 EVERYWHERE = Route(agent="everywhere")

@@ -4,7 +4,7 @@ from everturn.agent.toolbox import Tool, ToolPlace
 from everturn.agent.tools.output import OutputSettings, output_tools
 from everturn.ids import oldest_id
 from everturn.lifecycle.parts import Settings
-from everturn.lifecycle.rows.upkeep import DAY_S, forget
+from everturn.lifecycle.rows import DAY_S, forget
 from everturn.model import Effect, Json
 from everturn.store.interface import Op, sql
 from everturn.testing import World

@@ -7,7 +7,7 @@ import pytest
 from everturn.agent.toolbox import Tool
 from everturn.agent.tools.send import SendSettings, send_tools
 from everturn.model import Effect, Inbound, SessionSource, ToolCall
-from everturn.outbox.rows.notices import events_after
+from everturn.outbox.rows.replies import events_after
 from everturn.platform.api import ApiPlatform
 from everturn.store.interface import Op, sql
 from tests.agent.tools.benches import Bench

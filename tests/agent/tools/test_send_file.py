@@ -13,10 +13,10 @@ from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.home.files import Media
 from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
-from everturn.operator.rows.open_work import replies
-from everturn.outbox.rows.notices import events_after
+from everturn.operator.rows.overview import replies
+from everturn.outbox.rows.replies import events_after
 from everturn.outbox.rules.delivery import MAY_REPEAT, Surety
-from everturn.outbox.rules.files import keeps_secrets
+from everturn.outbox.rules.text import keeps_secrets
 from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import TextLimits
 from everturn.store.interface import Op, sql

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from everturn.agent.toolbox import Ask, Tool, ToolPlace, no_approval
-from everturn.inbox.rules.busy import OUTCOME_UNKNOWN
+from everturn.inbox.rules import OUTCOME_UNKNOWN
 from everturn.model import Effect, Json
 from tests.agent.tools.benches import Bench
 from tests.scenes import die, happened, told

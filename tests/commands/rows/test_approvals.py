@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as changed
 
-from everturn.commands.rows.approvals import split_answer
+from everturn.commands.rows.commands import split_answer
 from everturn.commands.rows.values import Applied, Terms
 from everturn.model import Effect, ToolCall
 from everturn.turns.rows.approvals import ApprovalTerms, May, begin_approved

@@ -14,9 +14,9 @@ from everturn.inbox.rows.attachments import (
     needed_files,
     settle_attachments,
 )
-from everturn.inbox.rows.edits import revise
 from everturn.inbox.rows.inbox import accept, knows_album
-from everturn.inbox.rules.busy import ALBUM_S
+from everturn.inbox.rows.joining import revise
+from everturn.inbox.rules import ALBUM_S
 from everturn.model import Attachment, Heard, SettledFiles, StoredFile
 from everturn.turns.rows.beginning import begin_next
 from everturn.turns.rows.turn_values import Later, StartedTurn

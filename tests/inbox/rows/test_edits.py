@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from everturn.inbox.rows.edits import Revision, revise
 from everturn.inbox.rows.inbox import AcceptOutcome, accept, read_cursor
+from everturn.inbox.rows.joining import Revision, revise
 from everturn.model import Heard
 from everturn.operator.rows.reading import explain
 from everturn.people.rules.admission import AccessPolicy, Admission

@@ -18,9 +18,9 @@ from everturn.inbox.rows.inbox import (
     store_dead_letter,
     waiting_commands,
 )
-from everturn.lifecycle.rows.upkeep import forget
+from everturn.lifecycle.rows import forget
 from everturn.model import INBOX_MOVES, InboxState
-from everturn.outbox.rows.notices import notify_key
+from everturn.outbox.rows.replies import notify_key
 from everturn.store.interface import Op, sql
 from everturn.turns.rows.beginning import begin_next
 from everturn.turns.rows.recovery import cut_off, suspend_session

@@ -6,9 +6,9 @@ from dataclasses import replace as but
 import pytest
 from msgspec.structs import replace
 
+from everturn.inbox.rows.attachments import extras_of_messages
 from everturn.inbox.rows.inbox import AcceptOutcome, Arrival, accept
-from everturn.inbox.rows.request_extras import extras_of_messages
-from everturn.lifecycle.rows.upkeep import forget
+from everturn.lifecycle.rows import forget
 from everturn.model import ClientTool, Message, RequestExtras, ToolCall, Usage
 from everturn.operator.rows.reading import transcript
 from everturn.turns.rows.beginning import begin_next

@@ -3,8 +3,8 @@
 import pytest
 
 from everturn.home.rules.files import uploads_in
-from everturn.inbox.rules import attachments as text
-from everturn.inbox.rules.attachments import FetchOutcome
+from everturn.inbox import rules as text
+from everturn.inbox.rules import FetchOutcome
 from everturn.model import Attachment, StoredFile
 
 ID = "i" * 21 + "m"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.inbox.rules.backlog import (
+from everturn.inbox.rules import (
     Arriving,
     BacklogDecision,
     BacklogPolicy,

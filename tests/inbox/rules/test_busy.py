@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.inbox.rules.busy import BusyMode, burst, busy_of, forced_by, quiet_at, skipped, steers
+from everturn.inbox.rules import BusyMode, burst, busy_of, forced_by, quiet_at, skipped, steers
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.inbox.rules.quoting import QUOTED_CHARS, edited, in_reply
+from everturn.inbox.rules import QUOTED_CHARS, edited, in_reply
 
 
 @pytest.mark.parametrize(

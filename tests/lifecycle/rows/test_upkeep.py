@@ -8,7 +8,7 @@ import pytest
 
 from everturn.inbox.rows.attachments import descriptions
 from everturn.inbox.rows.inbox import AcceptOutcome, accept
-from everturn.lifecycle.rows.upkeep import (
+from everturn.lifecycle.rows import (
     BATCH,
     BODIES_KEPT_S,
     CALLS,
@@ -21,8 +21,8 @@ from everturn.lifecycle.rows.upkeep import (
     idle_entries,
 )
 from everturn.operator.rows.reading import transcript
-from everturn.outbox.rows.notices import event_range
 from everturn.outbox.rows.outbox import make_dead_letter, record_sent, try_later
+from everturn.outbox.rows.replies import event_range
 from everturn.sessions.rows.entries import list_entries
 from everturn.turns.rows.recovery import suspend_session
 from tests.contracts.store import BY_EVENT, QUEUE, StoreProcess, broken, key_of, living

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.lifecycle.rules.liveness import STALE_S, Suspect, is_dead, is_stale, watch
+from everturn.lifecycle.rules import STALE_S, Suspect, is_dead, is_stale, watch
 
 
 def test_a_heartbeat_is_stale_after_a_minute() -> None:

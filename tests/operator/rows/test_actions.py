@@ -7,11 +7,11 @@ import pytest
 from msgspec import structs
 
 from everturn.inbox.rows.inbox import store_dead_letter
-from everturn.inbox.rules.busy import ALBUM_S
-from everturn.lifecycle.rows.upkeep import BODIES_KEPT_S, IDS_KEPT_S, forget
+from everturn.inbox.rules import ALBUM_S
+from everturn.lifecycle.rows import BODIES_KEPT_S, IDS_KEPT_S, forget
 from everturn.model import Attachment, ResumePending, Suspended
 from everturn.operator.rows.actions import Act, Acted, Impossible, act_on_message, act_on_reply, act_on_session
-from everturn.operator.rows.open_work import messages, replies
+from everturn.operator.rows.overview import messages, replies
 from everturn.operator.rows.reading import explain
 from everturn.operator.rules import operator_texts
 from everturn.operator.rules.timeline import timeline

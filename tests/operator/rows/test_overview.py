@@ -7,26 +7,24 @@ from typing import Any
 import pytest
 
 from everturn.commands.rows.sessions import resume_session
-from everturn.lifecycle.rows.instances import join, record_end, record_lock
-from everturn.operator.rows.open_work import (
-    ConversationCursor,
-    conversations,
-    messages,
-    open_turns,
-    recent_turns,
-    replies,
-)
+from everturn.lifecycle.rows import join, record_end, record_lock
 from everturn.operator.rows.overview import (
+    ConversationCursor,
     accounts,
     close_dead,
+    conversations,
     counts,
     instances,
+    messages,
     note_contact,
     note_planned,
     note_ready,
+    open_turns,
+    recent_turns,
     recoveries,
+    replies,
+    trends,
 )
-from everturn.operator.rows.trends import trends
 from everturn.outbox.rows.outbox import make_dead_letter, mark_unknown, record_sent
 from everturn.outbox.rules.delivery import UnknownAction
 from everturn.turns.rows.recovery import suspend_session

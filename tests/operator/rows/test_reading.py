@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from everturn.operator.rows.reading import count_open, explain, transcript
-from everturn.outbox.rows.notices import events_after
 from everturn.outbox.rows.outbox import record_sent
-from everturn.sessions.rows.transcripts import last_messages
+from everturn.outbox.rows.replies import events_after
+from everturn.sessions.rows.entries import last_messages
 from everturn.turns.rows.turns import fail
 from tests.contracts.store import BY_EVENT, StoreProcess, key_of, living
 

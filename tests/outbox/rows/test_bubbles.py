@@ -9,8 +9,8 @@ from msgspec import structs
 from everturn.errors import FenceLost
 from everturn.model import Bubble, Reply, ToolCall
 from everturn.outbox.rows.outbox import record_bubble, record_sent, record_shown, recover_sending
-from everturn.outbox.rows.previews import Closed, Opened, Opening, open_bubble, still_ours
-from everturn.outbox.rules import bubble_texts
+from everturn.outbox.rows.streaming import Closed, Opened, Opening, open_bubble, still_ours
+from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.turns.rows.approvals import ApprovalTerms, May, begin_approved
 from everturn.turns.rows.turn_values import StartedTurn
@@ -109,7 +109,7 @@ async def test_an_interruption_pauses_it_and_the_next_attempt_goes_on(process: S
     await process.die()
     with pytest.raises(FenceLost):
         await opened(process, begun)
-    assert (await delivered(process)).text == bubble_texts.PAUSED
+    assert (await delivered(process)).text == outbox_texts.PAUSED
     again = await opened(process, await process.began())
     assert isinstance(again, Opened)
     assert again.parts == ("p1",)
@@ -147,7 +147,7 @@ async def test_a_command_that_ends_the_turn_ends_its_bubble(
         await delivered(process)
     await process.command(command)
     reply = await delivered(process)
-    assert (reply.id, reply.kind, reply.text) == (begun.turn, "broken_off", bubble_texts.ended(why))
+    assert (reply.id, reply.kind, reply.text) == (begun.turn, "broken_off", outbox_texts.ended(why))
 
 
 async def test_nothing_is_left_of_a_bubble_of_which_nothing_is_out(process: StoreProcess) -> None:

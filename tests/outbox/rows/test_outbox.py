@@ -11,12 +11,12 @@ import pytest
 
 from everturn.errors import FenceLost
 from everturn.model import OUTBOX_MOVES, Bubble, OutboxState, Reply, StoredFile
-from everturn.outbox.rows.notices import notify_key, queue_reply
 from everturn.outbox.rows.outbox import (
     SEND_AGAIN,
     claim_next,
     keys_with_replies,
     make_dead_letter,
+    make_file_dead_letter,
     mark_unknown,
     record_bubble,
     record_part,
@@ -27,7 +27,7 @@ from everturn.outbox.rows.outbox import (
     recover_sending,
     try_later,
 )
-from everturn.outbox.rows.tool_messages import make_file_dead_letter
+from everturn.outbox.rows.replies import notify_key, queue_reply
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.people.rows.admission import revoke
 from everturn.store.interface import Op

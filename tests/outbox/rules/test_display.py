@@ -3,8 +3,7 @@
 import pytest
 
 from everturn.model import SessionSource
-from everturn.outbox.rules.display import Display
-from everturn.outbox.rules.streaming import Look, Pace
+from everturn.outbox.rules.streaming import Display, Look, Pace
 
 DISPLAY = Display(
     everywhere=Pace(interval_s=1.0, min_chars=10, cursor="all"),

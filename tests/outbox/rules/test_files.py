@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.outbox.rules.delivery import MAY_REPEAT
-from everturn.outbox.rules.files import beneath_file, not_sent
+from everturn.outbox.rules.text import beneath_file, not_sent
 
 
 @pytest.mark.parametrize(

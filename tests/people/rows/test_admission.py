@@ -12,13 +12,13 @@ from everturn.inbox.rows.inbox import accept
 from everturn.inbox.rows.joining import join_turn
 from everturn.model import ToolCall
 from everturn.outbox.rows.outbox import record_bubble
-from everturn.outbox.rows.previews import Opened, Opening, open_bubble
-from everturn.outbox.rules import bubble_texts
+from everturn.outbox.rows.streaming import Opened, Opening, open_bubble
+from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.people.rows.admission import approve_person, list_people, revoke, standing
-from everturn.people.rules import admission_texts
+from everturn.people.rules import people_texts
 from everturn.people.rules.admission import AccessPolicy, Admission
-from everturn.people.rules.admission_texts import FORGOTTEN
+from everturn.people.rules.people_texts import FORGOTTEN
 from everturn.sessions.rows.entries import write_source
 from everturn.sessions.rules.keys import Isolation
 from everturn.turns.rows.approvals import ApprovalTerms, begin_approved
@@ -27,7 +27,7 @@ from everturn.turns.rows.turn_values import StartedTurn
 from everturn.turns.rows.turns import finish
 from tests.contracts.store import QUEUE, StoreProcess, key_of, living, origin
 
-ENDED = bubble_texts.ended("revoked")
+ENDED = outbox_texts.ended("revoked")
 NOBODY = Admission(policies={"fake": AccessPolicy()})
 
 
@@ -103,7 +103,7 @@ async def test_others_in_the_stopped_turn_get_a_notice_in_its_streaming_message(
     await process.store.run(join_turn, begun, process.ids.next(), Isolation(), process.now, process.delivery)
     await process.store.run(revoke, "fake", "bob", process.now)
     rows = await process.look("SELECT kind, state, text FROM outbox")
-    assert rows == [("broken_off", "pending", admission_texts.stopped_with_other())]
+    assert rows == [("broken_off", "pending", people_texts.stopped_with_other())]
 
 
 @pytest.mark.parametrize("more", ["and this", ""])

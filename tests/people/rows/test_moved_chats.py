@@ -1,6 +1,6 @@
 """Chats with another number: said twice or in a chain, the first number is found."""
 
-from everturn.people.rows.moved_chats import first_number, move_chat
+from everturn.people.rows.directory import first_number, move_chat
 from everturn.store.open import open_store
 
 

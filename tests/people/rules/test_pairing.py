@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from everturn.people.rules.pairing import (
+from everturn.people.rules.admission import (
     ALPHABET,
     PairingOffer,
     PairingRequest,

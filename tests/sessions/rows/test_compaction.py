@@ -15,12 +15,13 @@ from everturn.sessions.rows.compaction import (
     compact,
     compaction_failed,
     compaction_wanted,
+    freeze,
+    frozen,
     may_compact,
     want_compaction,
 )
-from everturn.sessions.rows.freezing import freeze, frozen
-from everturn.sessions.rows.transcripts import calls_of_turn
-from everturn.sessions.rules.compaction import back_off_s
+from everturn.sessions.rows.entries import calls_of_turn
+from everturn.sessions.rules.transcript import back_off_s
 from everturn.turns.rows.approvals import ApprovalTerms, May, begin_approved
 from everturn.turns.rows.spending import usage_of_session, usage_of_turn
 from everturn.turns.rows.turn_values import StartedTurn

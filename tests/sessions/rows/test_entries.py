@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from everturn.commands.rows.sessions import switch_session
-from everturn.lifecycle.rows.upkeep import expire, idle_entries
+from everturn.lifecycle.rows import expire, idle_entries
 from everturn.model import ACTIVE, ResumePending, SessionSource, State, Suspended
 from everturn.sessions.rows.entries import (
     clear_resume_pending,

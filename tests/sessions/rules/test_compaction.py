@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.model import Message, ToolCall
-from everturn.sessions.rules.compaction import back_off_s, first_kept
+from everturn.sessions.rules.transcript import back_off_s, first_kept
 
 CALLS = ToolCall("a", "tool"), ToolCall("b", "tool")
 TALK = [

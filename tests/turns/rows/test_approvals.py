@@ -16,7 +16,7 @@ from everturn.turns.rows.approvals import ApprovalTerms, May, Permission, begin_
 from everturn.turns.rows.beginning import begin_next
 from everturn.turns.rows.turn_values import BehindApproval, StartedTurn
 from everturn.turns.rows.turns import effects_of, finish_effect, step
-from everturn.turns.rules import approval_texts
+from everturn.turns.rules import turn_texts
 from tests.contracts.store import BY_EVENT, BY_OUTBOX, StoreProcess, answer_to, broken, key_of, living, response, result
 
 DAY = 86_400.0
@@ -98,7 +98,7 @@ async def test_an_answer_holds_for_the_call_that_was_shown_and_no_other(process:
     await answer_to(process, "/approve")
     begun = await process.began()
     permission = await process.unchanged(begin_approved, begun, other, terms(process))
-    assert (permission.may, permission.why) == (May.REFUSED, approval_texts.another_call("call"))
+    assert (permission.may, permission.why) == (May.REFUSED, turn_texts.another_call("call"))
     assert (await process.store.run(begin_approved, begun, SHELL, terms(process))).may is May.ALLOWED
 
 
@@ -115,10 +115,10 @@ async def test_an_answer_for_once_holds_for_one_run(process: StoreProcess, answe
 async def test_a_late_answer_changes_nothing(process: StoreProcess) -> None:
     number = await asked(process)
     await answer_to(process, "/deny")
-    assert (await answer_to(process, f"/approve {number}"))[1] == approval_texts.no_longer_open()
-    assert (await answer_to(process, "/approve"))[1] == approval_texts.nothing_asked()
+    assert (await answer_to(process, f"/approve {number}"))[1] == turn_texts.no_longer_open()
+    assert (await answer_to(process, "/approve"))[1] == turn_texts.nothing_asked()
     assert await process.states("approval") == ["denied"]
-    assert (await answer_to(process, "/approve", "elsewhere"))[1] == approval_texts.nothing_asked()
+    assert (await answer_to(process, "/approve", "elsewhere"))[1] == turn_texts.nothing_asked()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_an_answer_is_bound_to_people(
     terms = changed(process.terms(), approvers=approvers)
     _, said = await answer_to(process, text, terms=terms, user_id=by)
     assert await process.states("approval") == [state]
-    assert (said == approval_texts.not_yours(approvers=bool(approvers))) is (state == "open")
+    assert (said == turn_texts.not_yours(approvers=bool(approvers))) is (state == "open")
 
 
 async def test_an_answer_may_come_from_another_chat_by_its_number(process: StoreProcess) -> None:
@@ -215,7 +215,7 @@ async def test_nobody_acts_with_an_approval_of_whoever_wrote_last(
 async def test_an_approval_request_of_a_shared_turn_is_for_who_began_it(process: StoreProcess, how: str) -> None:
     begun = await shared(process, how)
     await process.store.run(begin_approved, begun, SHELL, terms(process))
-    assert (await answer_to(process, "/approve", "s", user_id="ann"))[1] == approval_texts.not_yours(approvers=False)
+    assert (await answer_to(process, "/approve", "s", user_id="ann"))[1] == turn_texts.not_yours(approvers=False)
     assert (await answer_to(process, "/approve always", "s", user_id="eve"))[1].startswith("Approved: shell")
     again = await process.began("s")
     assert again.authors == begun.authors
@@ -231,7 +231,7 @@ async def test_an_approval_request_expires_visibly_and_its_turn_goes_on(process:
     number = await asked(process)
     assert await process.store.read(due_approvals, process.now + 7 * DAY - 1) == []
     process.clock.advance(7 * DAY)
-    assert (await answer_to(process, f"/approve {number}"))[1] == approval_texts.no_longer_open()
+    assert (await answer_to(process, f"/approve {number}"))[1] == turn_texts.no_longer_open()
     assert await process.store.read(due_approvals, process.now) == [(number, key_of())]
     await process.twice(expire_approval, number, key_of(), process.ids.next(), process.now, process.delivery)
     assert [row[0] for row in await process.look("SELECT kind FROM outbox ORDER BY id")] == [
@@ -249,7 +249,7 @@ async def test_a_command_that_ends_the_turn_closes_its_approval_request(process:
     number = await asked(process)
     await process.command(command)
     assert (await process.states("turn"), await process.states("approval")) == (["stopped"], ["closed"])
-    assert (await answer_to(process, f"/approve {number}"))[1] == approval_texts.no_longer_open()
+    assert (await answer_to(process, f"/approve {number}"))[1] == turn_texts.no_longer_open()
     assert await process.store.read(broken) == {}
 
 

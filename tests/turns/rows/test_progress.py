@@ -8,8 +8,8 @@ import pytest
 from everturn.model import Reply
 from everturn.outbox.rows.outbox import record_progress
 from everturn.outbox.rules.delivery import Delivery
-from everturn.turns.rows.progress import Progress, message_waits, notify_progress
 from everturn.turns.rows.turn_values import StartedTurn
+from everturn.turns.rows.turns import Progress, message_waits, notify_progress
 from tests.contracts.store import BY_EVENT, StoreProcess, broken, key_of, living
 
 EDITS = Delivery(by_event=False, edits=True)

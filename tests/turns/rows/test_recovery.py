@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.lifecycle.rows.instances import (
+from everturn.lifecycle.rows import (
     find_others,
     found_unclean,
     heartbeat,

@@ -10,7 +10,7 @@ from everturn.inbox.rows.inbox import accept
 from everturn.model import Bubble, Message, ToolCall
 from everturn.operator.rows.actions import Act, act_on_session
 from everturn.outbox.rows.outbox import bubble_of, record_bubble
-from everturn.outbox.rows.previews import Opened, Opening, open_bubble
+from everturn.outbox.rows.streaming import Opened, Opening, open_bubble
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.turns.rows.turn_values import StartedTurn, Streamed
 from everturn.turns.rows.turns import step

@@ -7,11 +7,10 @@ import pytest
 from everturn.agent.rows.memories import Memory, forget_memory, recall, remember
 from everturn.errors import FenceLost
 from everturn.model import SessionSource
-from everturn.outbox.rows.tool_messages import ToolMessage, post
+from everturn.outbox.rows.outbox import ToolMessage, post
 from everturn.outbox.rules.delivery import Delivery
-from everturn.turns.rows.outputs import OutputPage, read_page
 from everturn.turns.rows.turn_values import StartedTurn
-from everturn.turns.rows.turns import finish_effect, step
+from everturn.turns.rows.turns import OutputPage, finish_effect, read_page, step
 from tests.contracts.store import (
     AT_ONCE,
     BY_EVENT,

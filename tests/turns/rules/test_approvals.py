@@ -6,7 +6,7 @@ import pytest
 
 from everturn.model import Effect, SessionSource, ToolCall
 from everturn.sessions.rules.keys import agent_of, session_key
-from everturn.turns.rules import approval_texts
+from everturn.turns.rules import turn_texts
 from everturn.turns.rules.approvals import (
     ApprovalScope,
     approver_of,
@@ -21,15 +21,15 @@ from everturn.turns.rules.approvals import (
 
 ANN, BOB, EVE, TOKEN = "fake:ann", "fake:bob", "fake:eve", "api:owner"
 EVERY_TEXT = [
-    *(approval_texts.request("shell", "Run ls", 7, wait, approvers=named) for wait in (60.0, 8e3, 6e5) for named in (True, False)),
-    *(approval_texts.approved("shell", scope) for scope in ApprovalScope),
-    approval_texts.denied("shell"),
-    approval_texts.nothing_asked(),
-    approval_texts.no_longer_open(),
-    *(approval_texts.not_yours(approvers=named) for named in (True, False)),
-    approval_texts.expired("shell"),
-    approval_texts.queued("shell"),
-    *(approval_texts.refused(state, why) for state in ("denied", "expired", "closed") for why in (None, "no.")),
+    *(turn_texts.request("shell", "Run ls", 7, wait, approvers=named) for wait in (60.0, 8e3, 6e5) for named in (True, False)),
+    *(turn_texts.approved("shell", scope) for scope in ApprovalScope),
+    turn_texts.denied("shell"),
+    turn_texts.nothing_asked(),
+    turn_texts.no_longer_open(),
+    *(turn_texts.not_yours(approvers=named) for named in (True, False)),
+    turn_texts.expired("shell"),
+    turn_texts.queued("shell"),
+    *(turn_texts.refused(state, why) for state in ("denied", "expired", "closed") for why in (None, "no.")),
 ]  # fmt: skip
 
 
@@ -127,5 +127,5 @@ def test_the_texts_name_only_commands_that_help_here(text: str) -> None:
 
 def test_a_request_shows_the_call_on_lines_of_its_own_and_never_cuts_it() -> None:
     call = "x" * 10_000
-    assert f"May I use shell?\n\n    {call}\n\nAnswer" in approval_texts.request("shell", call, 7, 60, approvers=False)
-    assert "\n    one\n    two\n" in approval_texts.request("shell", "one\ntwo", 7, 60, approvers=False)
+    assert f"May I use shell?\n\n    {call}\n\nAnswer" in turn_texts.request("shell", call, 7, 60, approvers=False)
+    assert "\n    one\n    two\n" in turn_texts.request("shell", "one\ntwo", 7, 60, approvers=False)

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from everturn.turns.rules.exact_text import BLANK, exact, exact_json
+from everturn.turns.rules.approvals import BLANK, exact, exact_json
 
 PLAIN = [
     "ls -l",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.turns.rules.outputs import output_id, parse_output_id, shorten, storable
+from everturn.turns.rules.turns import output_id, parse_output_id, shorten, storable
 
 
 def test_a_short_output_is_shown_as_it_is() -> None:

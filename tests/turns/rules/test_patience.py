@@ -2,8 +2,8 @@
 
 import pytest
 
-from everturn.turns.rules import progress_texts
-from everturn.turns.rules.patience import Moment, Notice, NoticesSent, TurnTimeouts, due
+from everturn.turns.rules import turn_texts
+from everturn.turns.rules.turns import Moment, Notice, NoticesSent, TurnTimeouts, due
 
 DEFAULT = TurnTimeouts()
 
@@ -58,10 +58,10 @@ def test_every_limit_can_be_switched_off() -> None:
 
 
 def test_notices_say_how_long_and_what_people_can_do() -> None:
-    assert "for 3 minutes now. It is using shell." in progress_texts.still_working(185, "shell")
-    assert "for 59 seconds now. Send /stop" in progress_texts.still_working(59.9, None)
-    assert "fails in 15 minutes" in progress_texts.inactive_soon(900, 900)
-    assert "fails" not in progress_texts.inactive_soon(900, 0)
-    assert "/stop" in progress_texts.stalled(60, "shell")
-    assert "/new" in progress_texts.stalled(60, None)
-    assert "for 1 minute," in progress_texts.inactive(60)
+    assert "for 3 minutes now. It is using shell." in turn_texts.still_working(185, "shell")
+    assert "for 59 seconds now. Send /stop" in turn_texts.still_working(59.9, None)
+    assert "fails in 15 minutes" in turn_texts.inactive_soon(900, 900)
+    assert "fails" not in turn_texts.inactive_soon(900, 0)
+    assert "/stop" in turn_texts.stalled(60, "shell")
+    assert "/new" in turn_texts.stalled(60, None)
+    assert "for 1 minute," in turn_texts.inactive(60)

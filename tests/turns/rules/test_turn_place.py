@@ -1,7 +1,7 @@
 """The sender and chat of a turn, as programs get them."""
 
 from everturn.model import SessionSource
-from everturn.turns.rules.turn_place import as_variables, place_of_turn, without_person
+from everturn.turns.rules.turns import as_variables, place_of_turn, without_person
 
 
 def test_every_name_is_always_there_and_names_of_strangers_are_one_line() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from everturn.agent.rules.outcomes import CallOutcome
-from everturn.people.rules.names import clean_text
+from everturn.people.rules.admission import clean_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import structlog
 
 from everturn.agent.rules.secrets import scrub
 from everturn.clock import Clock
-from everturn.turns.rules.exact_text import exact
+from everturn.turns.rules.approvals import exact
 
 log = structlog.get_logger()
 LINE_CHARS = 1_000

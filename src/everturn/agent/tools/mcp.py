@@ -21,8 +21,8 @@ from everturn.agent.tools.error_log import ErrorLog
 from everturn.agent.tools.limits import within
 from everturn.clock import Clock
 from everturn.model import Effect, Json
-from everturn.turns.rules.approval_texts import TOO_LONG
-from everturn.turns.rules.exact_text import exact_json, fits
+from everturn.turns.rules.approvals import exact_json, fits
+from everturn.turns.rules.turn_texts import TOO_LONG
 
 if TYPE_CHECKING:
     from everturn.agent.tools.mcp_link import McpConnection

@@ -14,7 +14,7 @@ from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.clock import Clock
 from everturn.model import Effect
 from everturn.store.interface import Store
-from everturn.turns.rules.outputs import storable
+from everturn.turns.rules.turns import storable
 
 Whose = Literal["person", "chat"]
 _WHOSE = says("Whose memory: the person you talk with (follows them into other chats), or this chat.")

@@ -9,8 +9,8 @@ from everturn.agent.toolbox import Tool, ToolError, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.model import Effect
 from everturn.store.interface import Store
-from everturn.turns.rows.outputs import read_page
-from everturn.turns.rules.outputs import parse_output_id
+from everturn.turns.rows.turns import read_page
+from everturn.turns.rules.turns import parse_output_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from everturn.agent.toolbox import Tool, ToolError, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.home.search_index import IndexedRow, IndexLost, SearchIndex
 from everturn.model import Effect, Message
-from everturn.sessions.rows.search import rows_after, rows_found, sessions_of_key
+from everturn.sessions.rows.conversations import rows_after, rows_found, sessions_of_key
 from everturn.store.interface import Store
 
 BATCH = 1_000

@@ -17,10 +17,10 @@ from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.errors import NoRoom, TooLarge
 from everturn.home.rules.files import upload_at
 from everturn.model import Effect, SessionSource
-from everturn.outbox.rules.files import keeps_secrets, will_be_sent
+from everturn.outbox.rules.text import keeps_secrets, will_be_sent
 from everturn.people.rows.directory import Directory
 from everturn.people.rules.directory import kinds, plain
-from everturn.turns.rules.outputs import storable
+from everturn.turns.rules.turns import storable
 
 HERE = "here"
 LISTED = 100

@@ -15,9 +15,9 @@ from everturn.agent.tools.limits import within
 from everturn.clock import Clock
 from everturn.errors import ToolFailed
 from everturn.model import Effect
-from everturn.turns.rules.approval_texts import TOO_LONG
-from everturn.turns.rules.exact_text import exact, fits
-from everturn.turns.rules.turn_place import as_variables
+from everturn.turns.rules.approvals import exact, fits
+from everturn.turns.rules.turn_texts import TOO_LONG
+from everturn.turns.rules.turns import as_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,9 @@ from everturn.clock import SystemClock
 from everturn.errors import EverturnError
 from everturn.home.folder import Home, HomeLock
 from everturn.ids import Ids
-from everturn.lifecycle.rows.instances import last_end, newest_id, open_instances
+from everturn.lifecycle.rows import last_end, newest_id, open_instances
 from everturn.operator.rows.actions import Act, Impossible, act_on_message, act_on_reply
-from everturn.operator.rows.open_work import messages, replies
-from everturn.operator.rows.overview import knows_platform, recoveries
+from everturn.operator.rows.overview import knows_platform, messages, recoveries, replies
 from everturn.operator.rows.reading import count_open
 from everturn.people.rows.access import list_keys, revoke_key
 from everturn.people.rows.admission import StoppedKey, approve_person, list_people

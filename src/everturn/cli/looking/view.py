@@ -15,7 +15,7 @@ from everturn.cli.looking.client import Unreachable, answers, ask
 from everturn.errors import EverturnError, HomeLocked
 from everturn.home.folder import Holder, Home, HomeLock, holder
 from everturn.operator.rules import operator_texts
-from everturn.people.rules import admission_texts
+from everturn.people.rules import people_texts
 from everturn.settings.config import read_config
 from everturn.store.address import sqlite_path
 from everturn.web.rules import web_texts
@@ -224,7 +224,7 @@ class EmptyView:
 
     async def approve_pairing(self, wanted: Json) -> Json:  # noqa: ARG002  the protocol's
         """Refuse: there are no access requests."""
-        raise EverturnError(admission_texts.pair_wrong())
+        raise EverturnError(people_texts.pair_wrong())
 
     async def allow_person(self, person: str, *, owner: bool) -> Json:  # noqa: ARG002  the protocol's
         """Refuse: there is no store to keep people in."""

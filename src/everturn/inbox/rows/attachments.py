@@ -1,4 +1,4 @@
-"""Attachments of messages: stored by reference with the message, made part of its text once they are fetched."""
+"""Rows of what comes with a message: its attachments, and what a program sent along."""
 
 from __future__ import annotations
 
@@ -6,15 +6,28 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from everturn.errors import FenceLost
-from everturn.model import Attachment, Event, SessionSource, SettledFiles, StoredFile
-from everturn.outbox.rows.notices import notify_key
+from everturn.model import (
+    NO_EXTRAS,
+    Attachment,
+    Event,
+    RequestExtras,
+    SessionEntry,
+    SessionSource,
+    SettledFiles,
+    StoredFile,
+)
+from everturn.outbox.rows.replies import notify_key
 from everturn.outbox.rules.delivery import Delivery
+from everturn.sessions.rows.entries import ADD_MESSAGE, write_calls
 from everturn.store.interface import Op, sql
+from everturn.turns.rows.turn_values import QueuedMessage
 
 if TYPE_CHECKING:
     from everturn.turns.rows.turn_values import StartedTurn
+
 
 _encode = msgspec.json.Encoder().encode
 _attachments = msgspec.json.Decoder(tuple[Attachment, ...]).decode
@@ -117,3 +130,44 @@ def needed_files() -> Op[frozenset[str]]:
     settled = [settled_of(row[0]) for row in turns]
     files = [file for each in settled if each for file in each.files] + [file_of(row[0]) for row in replies]
     return frozenset(file.id for file in files if file)
+
+
+# Request extras: what an API request has beside its text, stored with the message and written to the transcript.
+
+
+_read = msgspec.json.Decoder(RequestExtras).decode
+
+
+def write_extras(extras: RequestExtras) -> str:
+    """Extras as stored JSON."""
+    return _encode(extras).decode()
+
+
+def extras_of(text: str | None) -> RequestExtras:
+    """The stored extras; none when they were forgotten or are damaged."""
+    try:
+        return _read(text) if text else NO_EXTRAS
+    except msgspec.MsgspecError:
+        return NO_EXTRAS
+
+
+def extras_of_messages(numbers: Sequence[int]) -> Op[RequestExtras]:
+    """The extras of the last of these messages that has some."""
+    for number in reversed(numbers):
+        rows = yield sql("SELECT extras FROM inbox WHERE id=$1", number)
+        if rows and rows[0][0]:
+            return extras_of(rows[0][0])
+    return NO_EXTRAS
+
+
+def add_extras(entry: SessionEntry, messages: Sequence[QueuedMessage]) -> Op[SessionEntry]:
+    """Write the transcript rows of the messages' extras; they belong to no turn, and stand before the message's text."""
+    seq = entry.seq
+    for each in messages:
+        for row in each.extras:
+            seq += 1
+            yield sql(
+                ADD_MESSAGE, entry.session_id, seq, row.role, row.content, write_calls(row.calls), row.call_id, 0, None,
+                None, None, 1, each.accepted_at, None,
+            )  # fmt: skip
+    return replace(entry, seq=seq) if seq != entry.seq else entry

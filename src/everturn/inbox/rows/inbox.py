@@ -7,18 +7,24 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from everturn.inbox.rows.attachments import write_attachments
-from everturn.inbox.rows.backlog import COLLECTING, EXPIRED, ROWS, TOO_OLD, end_backlog, notify_once
-from everturn.inbox.rows.request_extras import write_extras
-from everturn.inbox.rows.taking_over import ended_by, take_over
-from everturn.inbox.rules.backlog import MOST_WAITING, Arriving, BacklogPolicy, before_newest
-from everturn.inbox.rules.busy import TAKES_OVER, BusyMode, busy_of
+from everturn.inbox.rows.attachments import write_attachments, write_extras
+from everturn.inbox.rows.backlog import (
+    COLLECTING,
+    EXPIRED,
+    ROWS,
+    TOO_OLD,
+    end_backlog,
+    ended_by,
+    notify_once,
+    take_over,
+)
+from everturn.inbox.rules import MOST_WAITING, TAKES_OVER, Arriving, BacklogPolicy, BusyMode, before_newest, busy_of
 from everturn.model import Attachment, Event, RequestExtras, SessionEntry, SessionSource
-from everturn.outbox.rows.notices import Fact, append_events, events_of, fact, queue_notice, report
+from everturn.outbox.rows.replies import Fact, append_events, events_of, fact, queue_notice, report
 from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rows.admission import admitted
 from everturn.people.rows.pairing import AccessRequest, request_access
-from everturn.people.rules import admission_texts
+from everturn.people.rules import people_texts
 from everturn.people.rules.admission import AccessVerdict, Admission
 from everturn.sessions.rows.entries import lock_or_make_entry
 from everturn.sessions.rules import notices
@@ -170,7 +176,7 @@ def _add_to_backlog(arrival: Arrival) -> Op[bool]:
     if arrival.backlog != BacklogPolicy.NEWEST or not before:
         return False
     yield from end_backlog(arrival.key, before, "expired", EXPIRED, arrival.at)
-    text = admission_texts.only_newest()
+    text = people_texts.only_newest()
     return (yield from notify_once(arrival.key, arrival.outage_id, arrival.id, arrival.source, text, arrival.at))
 
 
@@ -181,7 +187,7 @@ def _too_old(arrival: Arrival) -> Op[Accepted]:
         known = yield from _known(arrival, None, AcceptOutcome.DUPLICATE)
         return replace(known, outcome=AcceptOutcome.EXPIRED) if known.outcome is AcceptOutcome.ACCEPTED else known
     yield sql("UPDATE inbox SET ended_at=$2, why=$3 WHERE id=$1", arrival.id, arrival.at, TOO_OLD)
-    text = admission_texts.too_old()
+    text = people_texts.too_old()
     told = yield from notify_once(arrival.key, arrival.outage_id, arrival.id, arrival.source, text, arrival.at)
     return Accepted(outcome=AcceptOutcome.EXPIRED, key=arrival.key, spoke=told)
 

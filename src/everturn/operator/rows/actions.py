@@ -1,6 +1,4 @@
-"""Operator actions on sessions, replies and messages: each commits whole, under the entry's lock, with its client's id.
-Repeated with that id, in any process, it changes nothing and answers the same.
-"""
+"""Rows of what an operator does: release, discard, retry; each once, and kept."""
 
 from __future__ import annotations
 
@@ -9,12 +7,11 @@ from typing import NamedTuple
 import msgspec
 
 from everturn.commands.rows.sessions import continue_turn, reset_session, resume_session
-from everturn.lifecycle.rows.upkeep import BODIES_KEPT_S, FORGOTTEN
-from everturn.model import Event, ResumePending, SessionEntry, Suspended
-from everturn.operator.rows.suspended import why_turn_was_suspended
+from everturn.lifecycle.rows import BODIES_KEPT_S, FORGOTTEN
+from everturn.model import Event, Json, ResumePending, SessionEntry, Suspended
 from everturn.operator.rules import operator_texts
-from everturn.outbox.rows.notices import Fact, events_of, fact, queue_notice, report
 from everturn.outbox.rows.outbox import MARK_SENT, SCRUBBED, SEND_AGAIN
+from everturn.outbox.rows.replies import Fact, events_of, fact, queue_notice, report
 from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.boundaries import acknowledge_tail, end_open_turn, release
 from everturn.sessions.rows.entries import lock_entry
@@ -257,3 +254,74 @@ def _before(act: Act) -> Op[Acted | Impossible | None]:
 def _record(act: Act, key: str, said: str, stopped: int | None = None, events: tuple[Event, ...] = ()) -> Op[Acted]:
     yield sql(KEEP, act.id, act.action, act.target, act.actor, key, said, stopped, act.at)
     return Acted(key=key, said=said, stopped=stopped, events=events)
+
+
+# Past actions of operators. An action is found by its time: the last so many since then are looked at.
+
+
+LOOKED_AT = 10_000
+SINCE = f"(SELECT * FROM action WHERE at>=$1 ORDER BY at DESC LIMIT {LOOKED_AT}) AS a"
+NAMES = ("action", "target", "actor", "stopped", "at")
+
+
+def sent_again(since: float) -> Op[dict[str, tuple[float, str]]]:
+    """For each reply that somebody sent again: when, and who, the last time."""
+    rows = yield sql(f"SELECT target, at, actor FROM {SINCE} WHERE action='send' ORDER BY at", since)
+    return {target: (at, actor) for target, at, actor in rows}
+
+
+def actions_of(number: int, key: str, since: float, turn: Json | None) -> Op[list[Json]]:
+    """What was done to a message, to its reply, and to its conversation while its turn was open or suspended."""
+    rows = yield sql(f"SELECT {', '.join(NAMES)} FROM {SINCE} WHERE key=$2 ORDER BY at", since, key)
+    own = {str(number), str(turn["id"]) if turn else ""}
+    kept = [row for row in rows if row[1] in own or (turn and row[1] == key and _in_turn(row, turn))]
+    kept += _resumed(rows, key, turn)
+    return [
+        {"action": action, "actor": actor, "at": at} for action, _, actor, _, at in sorted(kept, key=lambda row: row[4])
+    ]
+
+
+def _in_turn(row: Row, turn: Json) -> bool:
+    _, _, _, stopped, at = row
+    began, ended = float(str(turn["started_at"])), turn["ended_at"]
+    return str(stopped) == turn["id"] or (at >= began and (ended is None or at < float(str(ended))))
+
+
+def _resumed(rows: list[Row], key: str, turn: Json | None) -> list[Row]:
+    """The first resume of a conversation that was suspended with this turn."""
+    if turn is None or turn["state"] != "suspended":
+        return []
+    ended = float(str(turn["ended_at"]))
+    return [row for row in rows if row[0] == "resume" and row[1] == key and row[4] >= ended][:1]
+
+
+# Why a conversation or a turn was suspended, as a sentence; and whether a turn was running at every unclean end.
+
+
+# An entry that is still suspended knows best; afterwards the turn's own verdict and attempts are left.
+OF_TURN = (
+    "SELECT e.reason, e.unclean_ends, t.verdict, t.attempt, (SELECT count(*) FROM attempt a WHERE a.turn=t.id"
+    " AND a.why IN ('the gateway ended','restart_timeout','shutdown_timeout'))"
+    " FROM turn t LEFT JOIN entry e ON e.key=t.key AND e.session_id=t.session_id AND e.state='suspended' WHERE t.id=$1"
+)
+LAST_TEXT = "SELECT content FROM message WHERE session_id=$1 AND role='user' AND hidden=0 ORDER BY seq DESC LIMIT 1"
+
+
+def why_turn_was_suspended(turn: int, text: str) -> Op[tuple[str, str | None]]:
+    """Why a turn was suspended; and the warning before its message is run again, if it was running at every unclean end."""
+    rows = yield sql(OF_TURN, turn)
+    if not rows:
+        return operator_texts.suspended_text(None, 0, text), None
+    reason, unclean_ends, verdict, attempts, cut_off = rows[0]
+    stuck = reason == "stuck" or (reason is None and verdict == "suspend")
+    ends = max(unclean_ends or 0, cut_off) if stuck else 0
+    return (
+        operator_texts.suspended_text("stuck" if stuck else reason, ends, text),
+        operator_texts.ran_at_every_end(cut_off) if stuck and cut_off == attempts > 1 else None,
+    )
+
+
+def why_session_is_suspended(session_id: str, reason: str | None, unclean_ends: int) -> Op[str]:
+    """Why a conversation is suspended, with the last message that it worked on."""
+    rows = yield sql(LAST_TEXT, session_id)
+    return operator_texts.suspended_text(reason, unclean_ends if reason == "stuck" else 0, rows[0][0] if rows else "")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from everturn.turns.rules.exact_text import INDENT
+from everturn.turns.rules.approvals import INDENT
 
 Json = dict[str, Any]
 

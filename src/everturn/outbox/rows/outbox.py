@@ -1,8 +1,4 @@
-"""Outbox rows: claim, record, retry, make dead letters; and recover what a crash while sending left behind.
-
-Every write of a sender names the claim under which it owns the reply: a number made for that one attempt of that one
-process. After recovery or another claim the write is refused (FenceLost), whichever process sends the row now.
-"""
+"""Rows of the outbox: messages of tools enter it, a reply is claimed, sent, tried again or dead, and every attempt is counted."""
 
 from __future__ import annotations
 
@@ -13,12 +9,13 @@ from msgspec.structs import replace
 
 from everturn.errors import FenceLost
 from everturn.inbox.rows.attachments import file_of
-from everturn.model import Bubble, Reply
-from everturn.outbox.rows.attempts import DEAD_LETTER, LATER, UNKNOWN, note_try
-from everturn.outbox.rows.notices import stored_source
-from everturn.outbox.rules.delivery import UnknownAction
-from everturn.people.rules.admission_texts import FORGOTTEN
+from everturn.model import Bubble, Event, Json, Reply, SessionEntry, SessionSource, StoredFile
+from everturn.outbox.rows.replies import events_of, fact, queue_reply, report, stored_source
+from everturn.outbox.rules.delivery import Delivery, UnknownAction
+from everturn.people.rules.people_texts import FORGOTTEN
+from everturn.sessions.rows.entries import lock_entry
 from everturn.store.interface import Op, Row, sql
+from everturn.turns.rows.turn_values import owned
 
 DELIVERY_REQUEST = "delivery_request"  # asks the chat whether another reply arrived
 REQUEST = "SELECT 1 FROM outbox WHERE id=$1 AND kind IN ('delivery_request','approval_request','backlog','backlog_one')"
@@ -324,3 +321,129 @@ def keys_with_replies() -> Op[list[str]]:
         " GROUP BY key ORDER BY 2"
     )
     return [row[0] for row in rows]
+
+
+# Failed tries to deliver a reply: each is kept as long as the reply, also when it is sent again later.
+
+
+LATER, DEAD_LETTER, UNKNOWN = "later", "dead", "unknown"
+MOST_LATER = 50
+# A claim leaves its time in `due_at`. What leaves with the finish of its turn was not claimed, and is due since then.
+BEING_SENT = (
+    "SELECT attempts, due_at FROM outbox WHERE id=$1 AND state='sending' AND claim=coalesce($2, claim)"
+    " AND kind<>'progress'/*lock*/"
+)
+# A reply has the number of its turn: its tries count down from -1, the turn's own failures have positive numbers that grow.
+KEEP = (
+    "INSERT INTO failure (turn, number, attempt, kind, why, wait_s, at)"
+    " VALUES ($1, (SELECT -count(*)-1 FROM failure WHERE turn=$1), $2, $3, $4, 0, $5)"
+)
+ATTEMPTS_COUNTED = (
+    "(SELECT count(*) FROM failure f WHERE f.turn=outbox.id AND f.number<0),"
+    " (SELECT max(f.at) FROM failure f WHERE f.turn=outbox.id AND f.number<0),"
+    f" (SELECT count(*) FROM failure f WHERE f.turn=outbox.id AND f.number<0 AND f.kind='{DEAD_LETTER}')"
+)
+
+
+def note_try(reply: int, kind: str, why: str, claim: int | None = None) -> Op[None]:
+    """Record a failed try before the reply leaves the state 'sending'. A second run finds the state changed. Without a
+    claim: whichever process sends it.
+    """
+    if not why:  # it was claimed and never sent
+        return
+    for attempts, at in (yield sql(BEING_SENT, reply, claim)):
+        if kind == LATER and attempts > MOST_LATER:  # a platform may ask to wait for hours: what is kept is bounded
+            return
+        yield sql(KEEP, reply, max(1, attempts), kind, why, at)
+
+
+def tries_of(reply: int) -> Op[list[Json]]:
+    """The failed tries of a reply, in order."""
+    rows = yield sql("SELECT kind, why, at FROM failure WHERE turn=$1 AND number<0 ORDER BY number DESC", reply)
+    return [dict(zip(("kind", "why", "at"), row, strict=True)) for row in rows]
+
+
+# Messages that a tool sends: queued once for each call, however often the call is repeated.
+
+
+FILE = "file"
+
+
+class ToolMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """What to send where, and the call that wants it; `number` is the outbox row's, made by the caller."""
+
+    key: str
+    turn: int
+    attempt: int  # of the turn that wants it
+    call_id: str
+    number: int
+    to_key: str
+    to: SessionSource
+    text: str
+    at: float
+    delivery: Delivery
+    instance: int
+    file: StoredFile | None = None  # what is sent; the text stands beneath it
+
+
+class Posted(msgspec.Struct, frozen=True):
+    """A queued tool message: the events for watchers of the target, and the reply if this process is to send it."""
+
+    events: tuple[Event, ...] = ()
+    reply: Reply | None = None
+
+
+def post(message: ToolMessage) -> Op[Posted | None]:
+    """Queue a message of a tool call; None when the target cannot be reached yet.
+
+    The call's row keeps the number of what it sent: a repetition, in any process, finds it and sends nothing.
+    """
+    entries = yield from _lock(message)
+    yield from owned(message.key, message.turn, message.attempt)
+    target = entries.get(message.to_key)
+    if message.delivery.by_event and target is None:
+        return None  # where events are the delivery, there must be somebody whose events they are
+    taken = yield sql(
+        "UPDATE effect SET sent=$3 WHERE turn=$1 AND call_id=$2 AND sent IS NULL RETURNING 1",
+        message.turn,
+        message.call_id,
+        message.number,
+    )
+    if not taken:
+        return (yield from _posted_before(message))
+    # Claimed with the same commit where it can be: what is being sent is not overtaken by the turn's answer.
+    reply = yield from queue_reply(
+        message.number, message.to_key, message.turn, FILE if message.file else "notice", message.to, message.text, message.at,
+        message.delivery, message.instance, message.file,
+    )  # fmt: skip
+    facts = [fact("notice", message.at, text=message.text, reason="sent")] if message.delivery.by_event else []
+    return Posted((yield from report(message.to_key, target.event_seq, facts, message.number)) if target else (), reply)
+
+
+def was_posted(turn: int, call_id: str) -> Op[bool]:
+    """Whether this call has queued its message, in any process."""
+    rows = yield sql("SELECT sent FROM effect WHERE turn=$1 AND call_id=$2", turn, call_id)
+    return bool(rows) and rows[0][0] is not None
+
+
+def make_file_dead_letter(reply: Reply, at: float, why: str, notice: int, text: str) -> Op[None]:
+    """Make a file that was not delivered as a whole a dead letter, and queue one notice for the chat. No notice is queued
+    for a file with a lost claim (FenceLost): another process sends it, or the access of its receiver was revoked.
+    """
+    yield from make_dead_letter(reply, at, why)
+    yield from queue_reply(notice, reply.key, None, "notice", reply.source, text, at, Delivery(by_event=False), 0)
+
+
+def _posted_before(message: ToolMessage) -> Op[Posted]:
+    """The result for a call that has its message: the first run's, or an earlier process queued it and recovery sends it."""
+    events = yield from events_of(message.to_key, message.number)
+    return Posted(events, (yield from sent_at_once(message.number, message.instance)))
+
+
+def _lock(message: ToolMessage) -> Op[dict[str, SessionEntry | None]]:
+    """Lock the entries that are written to, in the order of their keys, so that two turns do not deadlock."""
+    keys = {message.key, message.to_key} if message.delivery.by_event else {message.key}
+    entries: dict[str, SessionEntry | None] = {}
+    for key in sorted(keys):
+        entries[key] = yield from lock_entry(key)
+    return entries

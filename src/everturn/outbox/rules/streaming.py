@@ -1,16 +1,17 @@
-"""Streaming messages: when to show more of an unfinished answer, and which of its text may be shown already."""
+"""Rules of the streaming message: what of an answer is shown, how often, and where."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
-from msgspec.structs import replace
+from msgspec import structs
 
-from everturn.model import Bubble, Message
-from everturn.outbox.rules.bubble_texts import REPLACES
+from everturn.model import Bubble, Message, SessionSource
 from everturn.outbox.rules.delivery import UnknownAction
+from everturn.outbox.rules.outbox_texts import REPLACES
 from everturn.outbox.rules.text import Unit, balanced, split
 
 FIRST_CHARS = 4  # visible characters: a notification should already say something
@@ -221,15 +222,15 @@ def resolved(bubble: Bubble, action: UnknownAction) -> Bubble:
     if place is None:
         return bubble
     if action is UnknownAction.MARK:
-        return replace(bubble, sending=None, replaces=(*bubble.replaces, place))
+        return structs.replace(bubble, sending=None, replaces=(*bubble.replaces, place))
     if action in {UnknownAction.ASK, UnknownAction.DROP}:
-        return replace(bubble, sending=None, hold=str(action))
-    return replace(bubble, sending=None, repeats=True)
+        return structs.replace(bubble, sending=None, hold=str(action))
+    return structs.replace(bubble, sending=None, repeats=True)
 
 
 def with_resend_mark(bubble: Bubble, place: int) -> Bubble:
     """The bubble without its hold: if somebody sends it after all, the part with unknown delivery is marked."""
-    return replace(bubble, sending=None, hold=None, replaces=(*bubble.replaces, place))
+    return structs.replace(bubble, sending=None, hold=None, replaces=(*bubble.replaces, place))
 
 
 def part_key(name: str, place: int, replaces: tuple[int, ...] = ()) -> str:
@@ -246,3 +247,67 @@ def room(limit: int, unit: Unit, replaces: tuple[int, ...]) -> int:
 def with_marks(pieces: list[str], replaces: tuple[int, ...]) -> list[str]:
     """The parts, with a line on those that replace others."""
     return [f"{REPLACES}\n\n{piece}" if place in replaces else piece for place, piece in enumerate(pieces)]
+
+
+# How answers are shown in a chat: the setting of the chat, else of its platform, else of all, else the default.
+
+
+T = TypeVar("T", Pace, Look)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Display:
+    """The display settings of the gateway; a terminal that talks to it has its own, which never come here."""
+
+    everywhere: Pace = Pace()
+    look_everywhere: Look = PLAIN
+    by_platform: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    by_chat: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # "platform:chat"
+
+    # By platform, by chat, and for all ("", as no platform has such a name): a turn asks several times.
+    _places: dict[str, tuple[Pace, Look]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Merge the settings of all, of platforms and of chats once."""
+        everywhere = self.everywhere, self.look_everywhere
+        places = {"": everywhere}
+        for platform, own in self.by_platform.items():
+            places[platform] = _overridden(everywhere, own)
+        for chat, own in self.by_chat.items():
+            places[chat] = _overridden(places.get(chat.partition(":")[0], everywhere), own)
+        object.__setattr__(self, "_places", places)
+
+    def pace(self, source: SessionSource) -> Pace:
+        """How an answer to this source is shown while it streams."""
+        return self._at(source)[0]
+
+    def look(self, source: SessionSource) -> Look:
+        """What of an answer to this source is shown, and what beside it."""
+        return self._at(source)[1]
+
+    def _at(self, source: SessionSource) -> tuple[Pace, Look]:
+        places, platform = self._places, source.platform
+        if self.by_chat:
+            # A chat that moved is known by the number it had, too; what was set for the new one goes first.
+            chat, before = f"{platform}:{source.chat_id}", f"{platform}:{source.chat_id_alt}"
+            if chat in places and before in places:
+                return _overridden(places[before], self.by_chat[chat])
+            if found := places.get(chat) or places.get(before):
+                return found
+        return places.get(platform) or places[""]
+
+
+def answering(to: SessionSource, look: Look, place: int) -> SessionSource:
+    """The target of a part of an answer: only the first names the message that is answered, and only if that is set."""
+    named = place == 0 and look.quotes(to.chat_type)
+    return to if named or to.message_id is None else structs.replace(to, message_id=None)
+
+
+def _overridden(values: tuple[Pace, Look], own: Mapping[str, Any]) -> tuple[Pace, Look]:
+    pace, look = values
+    return _replaced(pace, own), _replaced(look, own)
+
+
+def _replaced(values: T, own: Mapping[str, Any]) -> T:
+    names = {each.name for each in fields(values)}
+    return replace(values, **{name: value for name, value in own.items() if name in names})

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import msgspec
 
 from everturn.model import Json, SessionEntry, SessionSource
-from everturn.outbox.rows.bubbles import BROKEN_OFF, REPLY, ROW, SAY
-from everturn.outbox.rows.notices import queue_notice
 from everturn.outbox.rows.outbox import end_unsent, parts_of
-from everturn.outbox.rules import bubble_texts
+from everturn.outbox.rows.replies import queue_notice
+from everturn.outbox.rows.streaming import BROKEN_OFF, REPLY, ROW, SAY
+from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Delivery
-from everturn.people.rules import admission_texts
+from everturn.people.rules import people_texts
 from everturn.people.rules.admission import AccessVerdict, Admission, Standing, ids_of, standing_of, verdict
 from everturn.sessions.rows.boundaries import acknowledge_tail, end_open_turn, release
 from everturn.sessions.rows.entries import lock_entry, source_of
@@ -94,7 +94,7 @@ def revoke_messages(entry: SessionEntry, denied: Sequence[Row], at: float, by: i
         return None
     gone = {row[0] for row in denied}
     left = [row[1] for row in (yield sql(f"{OPEN_ROWS} AND turn=$2", entry.key, turn)) if row[0] not in gone]
-    text = admission_texts.stopped_with_other() if left else None
+    text = people_texts.stopped_with_other() if left else None
     yield from end_open_turn(entry, "stopped", "dead", REVOKED, at, text, by=by)  # its bubble says it, if it has one
     yield from release(entry)
     yield from acknowledge_tail(entry, at)
@@ -199,7 +199,7 @@ def _end_reply(number: int, at: float) -> Op[bool]:
     if bubble is None or not parts_of(parts) or state == "unknown":
         yield from end_unsent(number, at, REVOKED)
         return False
-    yield sql(SAY, number, REPLY, bubble_texts.ended(REVOKED), at)
+    yield sql(SAY, number, REPLY, outbox_texts.ended(REVOKED), at)
     return True
 
 

@@ -7,19 +7,19 @@ from enum import StrEnum
 import msgspec
 
 from everturn.model import Json, SessionSource
-from everturn.outbox.rows.notices import queue_reply, stored_source
 from everturn.outbox.rows.outbox import end_unsent
+from everturn.outbox.rows.replies import queue_reply, stored_source
 from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rows.admission import approve_person
-from everturn.people.rules import admission_texts
-from everturn.people.rules.admission import ids_of
-from everturn.people.rules.pairing import (
+from everturn.people.rules import people_texts
+from everturn.people.rules.admission import (
     EACH_S,
     VALID_S,
     PairingOffer,
     PairingRequest,
     PairingState,
     hashed,
+    ids_of,
     lock_after,
     matching,
     offer,
@@ -128,7 +128,7 @@ def _answer(access_request: AccessRequest, given: PairingOffer) -> Op[None]:
         write_source(source).decode(), access_request.salt, "" if full else hashed(access_request.code, access_request.salt), at,
         at + VALID_S, at if full else None, PairingOffer.FULL.value if full else None,
     )  # fmt: skip
-    text = admission_texts.no_code() if full else admission_texts.code(access_request.code, person)
+    text = people_texts.no_code() if full else people_texts.code(access_request.code, person)
     yield from queue_reply(
         access_request.id,
         access_request.key,
@@ -199,7 +199,7 @@ def _approve(number: int, approval: Approval) -> Op[Paired]:
     yield from approve_person(platform, people, name, approval.at, owner=approval.owner)
     source = stored_source(raw, platform)
     yield from queue_reply(
-        approval.notice, key, None, "notice", source, admission_texts.approved(), approval.at,
+        approval.notice, key, None, "notice", source, people_texts.approved(), approval.at,
         Delivery(by_event=False), 0,
     )  # fmt: skip
     return paired

@@ -14,7 +14,7 @@ from everturn.clock import Clock
 from everturn.errors import EverturnError
 from everturn.model import SessionSource
 from everturn.people.rules.admission import AccessVerdict
-from everturn.people.rules.admission_texts import not_joined
+from everturn.people.rules.people_texts import not_joined
 from everturn.platform.matrix.calls import Homeserver
 from everturn.platform.matrix.rules.invitations import after_failure
 from everturn.platform.matrix.wire import Invited, understood

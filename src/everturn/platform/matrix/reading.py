@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from everturn.commands.rules.registry import parse_command
-from everturn.inbox.rules.attachments import STILL, placeholders
-from everturn.inbox.rules.quoting import in_reply
+from everturn.inbox.rules import STILL, in_reply, placeholders
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.platform.matrix.rooms import MatrixRoom
 from everturn.platform.matrix.rules.text import for_us, without_fallback

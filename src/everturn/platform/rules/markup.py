@@ -11,7 +11,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from html import escape
 
-from everturn.turns.rules.exact_text import INDENT
+from everturn.turns.rules.approvals import INDENT
 
 # No pattern goes back over what it took (`*+`): else a line of the right marks takes the square or the cube of its length.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")

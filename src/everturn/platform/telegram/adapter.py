@@ -32,9 +32,9 @@ from telegram import (
 from everturn.clock import Clock
 from everturn.commands.rules.registry import Declared
 from everturn.errors import PlatformError, TryLater
-from everturn.inbox.rules.busy import ALBUM_S
+from everturn.inbox.rules import ALBUM_S
 from everturn.model import Inbound, SessionSource
-from everturn.people.rules.rights import NO_RIGHTS, Rights, menu
+from everturn.people.rules.access import NO_RIGHTS, Rights, menu
 from everturn.platform.interface import Contact
 from everturn.platform.telegram.albums import Albums
 from everturn.platform.telegram.calls import TelegramRequests, done

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from everturn.commands.rules.registry import parse_command
-from everturn.inbox.rules.attachments import placeholders
-from everturn.inbox.rules.quoting import in_reply
+from everturn.inbox.rules import in_reply, placeholders
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.platform.rules.addressed import addressed
 from everturn.platform.telegram.wire import Location, Press, TelegramFile, TelegramMessage, Update, User

@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from everturn.inbox.rules.busy import OUTCOME_UNKNOWN, skipped
+from everturn.inbox.rules import OUTCOME_UNKNOWN, skipped
 from everturn.model import ACTIVE, ResumePending, RowOutcome, SessionEntry, ToolCall
-from everturn.outbox.rows.bubbles import break_off, on_screen
-from everturn.outbox.rows.notices import Fact, fact, queue_notice
-from everturn.outbox.rules import bubble_texts
+from everturn.outbox.rows.replies import Fact, fact, queue_notice
+from everturn.outbox.rows.streaming import break_off, on_screen
+from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.streaming import not_said_before, said_before
-from everturn.sessions.rows.transcripts import ADD_MESSAGE, MESSAGE_COLUMNS, calls_of, message_of, open_tail
+from everturn.sessions.rows.entries import ADD_MESSAGE, MESSAGE_COLUMNS, calls_of, message_of, open_tail
 from everturn.sessions.rules import notices
 from everturn.sessions.rules.notes import tail_key
 from everturn.sessions.rules.reset_policy import has_activity, notify_user
@@ -150,7 +150,7 @@ def end_open_turn(
     text = (yield from _streamed_text(entry, streamed)) if state == "stopped" else ""
     yield from break_off(
         entry.turn,
-        said or bubble_texts.ended(why),
+        said or outbox_texts.ended(why),
         at,
         streamed.shown if streamed else "",
         whole=state == "rolled_back",

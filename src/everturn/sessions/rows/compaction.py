@@ -1,6 +1,8 @@
-"""Compaction: the conversation goes on in a child session that holds a summary and the newest rows. One transaction."""
+"""Rows of what an agent keeps of a session: the frozen prompt, and compaction."""
 
 from __future__ import annotations
+
+import hashlib
 
 import msgspec
 from msgspec.structs import replace
@@ -8,10 +10,9 @@ from msgspec.structs import replace
 from everturn.errors import FenceLost
 from everturn.model import Usage
 from everturn.sessions.rows.boundaries import end_session
-from everturn.sessions.rows.entries import lock_entry
-from everturn.sessions.rows.transcripts import ADD_MESSAGE, last_messages
-from everturn.sessions.rules.compaction import back_off_s, first_kept
+from everturn.sessions.rows.entries import ADD_MESSAGE, last_messages, lock_entry
 from everturn.sessions.rules.keys import agent_of
+from everturn.sessions.rules.transcript import back_off_s, first_kept
 from everturn.store.interface import Op, sql
 from everturn.turns.rows.spending import count_call_apart, count_usage
 from everturn.turns.rows.turn_values import StartedTurn, fenced
@@ -151,3 +152,25 @@ def compaction_wanted(session_id: str) -> Op[bool]:
     """Whether the user requested a compaction that was not made yet."""
     rows = yield sql("SELECT compact_wanted FROM session WHERE session_id=$1", session_id)
     return bool(rows and rows[0][0])
+
+
+# The frozen system prompt and tool schemas of a session, which keep the provider's cache warm.
+
+
+def freeze(session_id: str, text: str) -> Op[str]:
+    """The session's frozen text: the given one if there was none, else what was frozen first."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    yield sql("INSERT INTO frozen (hash, text) VALUES ($1, $2) ON CONFLICT (hash) DO NOTHING", digest, text)
+    yield sql("UPDATE session SET frozen=$2 WHERE session_id=$1 AND frozen IS NULL", session_id, digest)
+    return (yield from frozen(session_id)) or text
+
+
+def frozen(session_id: str) -> Op[str | None]:
+    """The session's frozen text; None when nothing was frozen yet."""
+    rows = yield sql("SELECT f.text FROM session s JOIN frozen f ON f.hash=s.frozen WHERE s.session_id=$1", session_id)
+    return str(rows[0][0]) if rows else None
+
+
+def thaw(session_id: str) -> Op[None]:
+    """Let the next turn freeze anew: the user asked for a reload."""
+    yield sql("UPDATE session SET frozen=NULL WHERE session_id=$1", session_id)

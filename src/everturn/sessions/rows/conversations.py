@@ -1,13 +1,13 @@
-"""Conversations of the web page: the list, the search, and the view of one. Nothing here changes a turn."""
+"""Rows of conversations as people see them: the list, the sessions before this one, and the search."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from everturn.model import Event, Json, Message, SessionEntry
-from everturn.sessions.rows.earlier import ROWS, EarlierRows, TranscriptPosition, earlier_rows, rows_before
-from everturn.sessions.rows.entries import find_entry, state_columns
-from everturn.sessions.rows.transcripts import MESSAGE_COLUMNS, message_of
+from everturn.sessions.rows.entries import MESSAGE_COLUMNS, find_entry, message_of, state_columns
 from everturn.store.interface import Op, Row, sql
 
 EVENTS = 300
@@ -170,3 +170,136 @@ def _requests(turn: int | None) -> Op[list[Json]]:
 def state_name(entry: SessionEntry | None) -> str:
     """active, resume_pending or suspended."""
     return state_columns(entry.state)[0] if entry else "active"
+
+
+# Pages of transcript rows backwards: through a session, then through the sessions that were compacted into it.
+
+
+ROWS = 200
+NEWEST = 2**53  # a number that every reader of JSON can hold
+LONGEST = 1_000  # generations
+COPIED_AT_MOST = 1_000  # rows that a compaction takes over; its tail is far shorter
+
+
+class TranscriptPosition(msgspec.Struct, frozen=True):
+    """Where the next page begins: in this session, before this row. `depth` counts the compactions since."""
+
+    session_id: str
+    before: int
+    depth: int
+
+
+class EarlierRows(msgspec.Struct, frozen=True):
+    """A page of rows in order, `depth` compactions ago, and the position before them; None at the beginning."""
+
+    rows: list[Message]
+    place: TranscriptPosition | None
+    depth: int
+
+
+def rows_before(
+    session_id: str | None, before: int | None, child: str | None = None, depth: int = 0
+) -> Op[EarlierRows]:
+    """Return the newest rows before a position, without those that a compaction copied into `child`."""
+    rows = yield sql(
+        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND hidden=0 AND seq<$2 ORDER BY seq DESC LIMIT $3",
+        session_id,
+        NEWEST if before is None else before,
+        ROWS + 1,
+    )
+    found = [message_of(row) for row in reversed(rows)]
+    more, found = len(found) > ROWS, found[-ROWS:]
+    place = (
+        TranscriptPosition(session_id, found[0].seq, depth)
+        if more and session_id
+        else (yield from _before(session_id, depth))
+    )
+    if child is not None:
+        taken = yield from _taken_over(child)
+        found = [row for row in found if (row.role, row.at, row.turn, row.call_id, row.content) not in taken]
+    return EarlierRows(found, place, depth)
+
+
+def earlier_rows(current: str | None, session_id: str, before: int) -> Op[EarlierRows | None]:
+    """Return the rows before a position in the current session or one compacted into it; None when it is neither."""
+    child, depth, here = None, 0, current
+    while here is not None and here != session_id and depth < LONGEST:
+        child, here, depth = here, (yield from parent_of(here)), depth + 1
+    if here != session_id:
+        return None
+    return (yield from rows_before(session_id, before, child, depth))
+
+
+def parent_of(session_id: str | None) -> Op[str | None]:
+    """Return the session that was compacted into this one. One that was left by a reset is another conversation."""
+    rows = yield sql(
+        "SELECT p.session_id FROM session s JOIN session p ON p.session_id=s.parent AND p.end_reason='compaction'"
+        " WHERE s.session_id=$1 AND EXISTS (SELECT 1 FROM message m WHERE m.session_id=$1 AND m.seq=1 AND m.role='summary')",
+        session_id,
+    )
+    return rows[0][0] if rows else None
+
+
+def _before(session_id: str | None, depth: int) -> Op[TranscriptPosition | None]:
+    parent = yield from parent_of(session_id)
+    return TranscriptPosition(parent, NEWEST, depth + 1) if parent is not None else None
+
+
+def _taken_over(child: str) -> Op[set[Row]]:
+    """Return the rows that a compaction copied, hidden ones included: what was undone later stays undone."""
+    rows = yield sql(
+        "SELECT role, at, turn, call_id, content FROM message WHERE session_id=$1 AND seq>1 AND seq<=$2",
+        child,
+        COPIED_AT_MOST,
+    )
+    return {tuple(row) for row in rows}
+
+
+# Rows for the search over past conversations: the sessions of one key, rows to index, and rows that were found.
+
+
+SESSIONS = 500  # the newest of a key
+
+
+def sessions_of_key(key: str) -> Op[list[str]]:
+    """The sessions that belong to a key now, the newest first."""
+    rows = yield sql("SELECT session_id FROM session WHERE key=$1 ORDER BY id DESC LIMIT $2", key, SESSIONS)
+    return [str(row[0]) for row in rows]
+
+
+def rows_after(places: Mapping[str, int], turn: int, limit: int) -> Op[list[tuple[str, int, str, str]]]:
+    """Rows of sessions after the given places, a bounded number in all: session, place, role, content.
+
+    Hidden ones are among them: what is hidden today may be shown again. Those of the running turn, the last of their
+    session, are left for later: a search must not find its own request.
+    """
+    found: list[tuple[str, int, str, str]] = []
+    for session, seq in places.items():
+        if len(found) >= limit:
+            break
+        rows = yield sql(
+            "SELECT session_id, seq, role, content FROM message WHERE session_id=$1 AND seq>$2"
+            " AND (turn IS NULL OR turn<>$3) ORDER BY seq LIMIT $4",
+            session,
+            seq,
+            turn,
+            limit - len(found),
+        )
+        found += [(str(row[0]), int(row[1]), str(row[2]), str(row[3])) for row in rows]
+    return found
+
+
+def rows_found(key: str, turn: int, places: Sequence[tuple[str, int]]) -> Op[list[tuple[str, Message]]]:
+    """The rows at these places, as far as they belong to the key's conversations, are not hidden and not of this turn."""
+    found = []
+    for session, seq in places:
+        rows = yield sql(
+            f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND seq=$2 AND hidden=0"
+            " AND (turn IS NULL OR turn<>$3) AND EXISTS (SELECT 1 FROM session WHERE session_id=$1 AND key=$4)",
+            session,
+            seq,
+            turn,
+            key,
+        )
+        found += [(session, message_of(row)) for row in rows]
+    return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from everturn.model import Event
-from everturn.outbox.rows.notices import events_of, queue_notice, report
+from everturn.outbox.rows.replies import events_of, queue_notice, report
 from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.entries import lock_entry, source_of
 from everturn.store.interface import Op, Row, Rows, sql
-from everturn.turns.rules import approval_texts
+from everturn.turns.rules import turn_texts
 from everturn.turns.rules.approvals import closes
 
 AWAITING = "awaiting_approval"
@@ -70,7 +70,7 @@ def notify_queued(key: str, notice: int, at: float, delivery: Delivery) -> Op[tu
     for row in held:
         yield sql("UPDATE inbox SET why=$2 WHERE id=$1 AND state='queued'", row[0], AWAITING)
     source = source_of(held[-1][2]) or entry.origin
-    facts = yield from queue_notice(notice, key, source, approval_texts.queued(request.tool), AWAITING, at, delivery)
+    facts = yield from queue_notice(notice, key, source, turn_texts.queued(request.tool), AWAITING, at, delivery)
     return (yield from report(key, entry.event_seq, facts, notice))
 
 

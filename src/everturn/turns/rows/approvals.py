@@ -8,8 +8,8 @@ import msgspec
 
 from everturn.errors import FenceLost
 from everturn.model import Event, SessionEntry, SessionSource, ToolCall
-from everturn.outbox.rows.bubbles import detach_bubble, is_being_sent
-from everturn.outbox.rows.notices import Fact, events_of, fact, queue_notice, queue_reply, report
+from everturn.outbox.rows.replies import Fact, events_of, fact, queue_notice, queue_reply, report
+from everturn.outbox.rows.streaming import detach_bubble, is_being_sent
 from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.boundaries import release
 from everturn.sessions.rows.entries import lock_entry, source_of
@@ -17,9 +17,8 @@ from everturn.sessions.rules.keys import agent_of, origin_of, same_chat
 from everturn.store.interface import Op, Row, sql
 from everturn.turns.rows.turn_values import StartedTurn
 from everturn.turns.rows.turns import begin_effect
-from everturn.turns.rules import approval_texts
-from everturn.turns.rules.approvals import ApprovalScope, approver_of, may_answer, remembered, scope_of
-from everturn.turns.rules.exact_text import shown
+from everturn.turns.rules import turn_texts
+from everturn.turns.rules.approvals import ApprovalScope, approver_of, may_answer, remembered, scope_of, shown
 
 COLUMNS = "id, key, session_id, turn, tool, person, state, expires_at, answered_at"
 ADD = (
@@ -119,14 +118,14 @@ def begin_approved(begun: StartedTurn, call: ToolCall, terms: ApprovalTerms) -> 
     rows = yield sql(FIND_REQUEST, begun.turn, call.id)
     *known, state, why, effect = rows[0] if rows else (*asked, None, None, None)
     if tuple(known) != asked:
-        return Permission(may=May.REFUSED, why=approval_texts.another_call(call.id))
+        return Permission(may=May.REFUSED, why=turn_texts.another_call(call.id))
     if state in {"denied", "expired", "closed"}:
-        return Permission(may=May.REFUSED, why=approval_texts.refused(state, why))
+        return Permission(may=May.REFUSED, why=turn_texts.refused(state, why))
     if (state == "approved" and effect != "done") or (yield from _is_allowed(begun, call.name)):
         yield from begin_effect(begun, call, terms.at)
         return Permission(may=May.ALLOWED)
     if state == "approved":
-        return Permission(may=May.REFUSED, why=approval_texts.ran_before(call.id))
+        return Permission(may=May.REFUSED, why=turn_texts.ran_before(call.id))
     if (yield from is_being_sent(begun.turn)):
         return Permission(may=May.LATER)
     return (yield from _request(entry, begun, call, terms))
@@ -168,7 +167,7 @@ def _request(entry: SessionEntry, begun: StartedTurn, call: ToolCall, terms: App
     """Store the approval request, its pending message and the turn's state in one transaction, and release the key."""
     expires_at = terms.at + terms.expires_s
     ask = shown(call.ask or "")
-    text = approval_texts.request(call.name, ask, terms.id, terms.expires_s, approvers=terms.approvers)
+    text = turn_texts.request(call.name, ask, terms.id, terms.expires_s, approvers=terms.approvers)
     yield sql(
         ADD, terms.id, begun.key, begun.session_id, begun.turn, call.id, call.name, ask,
         (yield from _authors(begun))[0], terms.at, expires_at,
@@ -217,7 +216,7 @@ def answer_request(entry: SessionEntry, answer: ApprovalAnswer) -> Op[tuple[Answ
         yield from lock_entry(approval.key)
         approval = yield from _find(approval.key, approval.id)
     if approval is None:
-        return AnswerResult(outcome=ApprovalOutcome.NOTHING_ASKED, text=approval_texts.nothing_asked()), []
+        return AnswerResult(outcome=ApprovalOutcome.NOTHING_ASKED, text=turn_texts.nothing_asked()), []
     refusal = _refusal(approval, answer, there=same_chat(entry.key, approval.key))
     if refusal is not None:
         return refusal, []
@@ -242,20 +241,20 @@ def _refusal(approval: _Approval, answer: ApprovalAnswer, *, there: bool) -> Ans
     # Rows of an earlier version name nobody for the token.
     asked_for = approval.person or approver_of(SessionSource(platform=origin_of(approval.key)[0]))
     if not may_answer(asked_for, answer.by, allow=answer.allow, approvers=answer.approvers, there=there):
-        text = approval_texts.not_yours(approvers=bool(answer.approvers))
+        text = turn_texts.not_yours(approvers=bool(answer.approvers))
         return AnswerResult(outcome=ApprovalOutcome.NOT_YOURS, text=text)
     if approval.answered_at is None and answer.at < approval.expires_at:
         return None
     if answer.id is None and approval.answered_at is not None:
-        return AnswerResult(outcome=ApprovalOutcome.NOTHING_ASKED, text=approval_texts.nothing_asked())
-    return AnswerResult(outcome=ApprovalOutcome.NO_LONGER_OPEN, text=approval_texts.no_longer_open())
+        return AnswerResult(outcome=ApprovalOutcome.NOTHING_ASKED, text=turn_texts.nothing_asked())
+    return AnswerResult(outcome=ApprovalOutcome.NO_LONGER_OPEN, text=turn_texts.no_longer_open())
 
 
 def _result(approval: _Approval, answer: ApprovalAnswer) -> AnswerResult:
     if answer.allow:
-        text = approval_texts.approved(approval.tool, answer.scope)
+        text = turn_texts.approved(approval.tool, answer.scope)
         return AnswerResult(outcome=ApprovalOutcome.APPROVED, text=text)
-    return AnswerResult(outcome=ApprovalOutcome.DENIED, text=approval_texts.denied(approval.tool))
+    return AnswerResult(outcome=ApprovalOutcome.DENIED, text=turn_texts.denied(approval.tool))
 
 
 def _write(approval: _Approval, answer: ApprovalAnswer, state: str) -> Op[None]:
@@ -297,7 +296,7 @@ def expire_approval(number: int, key: str, notice: int, at: float, delivery: Del
     if entry is None or not rows:
         return (yield from events_of(key, notice))  # the events of an earlier run of this operation
     tool, turn = rows[0]
-    text = approval_texts.expired(tool)
+    text = turn_texts.expired(tool)
     facts = yield from queue_notice(notice, key, entry.origin, text, "approval_expired", at, delivery, turn)
     if delivery.by_event:
         facts = [*facts, fact("approval", at, id=str(number), turn=str(turn), tool=tool, state="expired")]

@@ -8,17 +8,15 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from everturn.inbox.rows.attachments import attachments_of, settled_of
-from everturn.inbox.rows.request_extras import add_extras, extras_of
-from everturn.inbox.rows.taking_over import pop_takeover, take_over, undone
-from everturn.inbox.rules.busy import ALBUM_S, NEW_MESSAGE, BusyMode, burst, quiet_at
+from everturn.inbox.rows.attachments import add_extras, attachments_of, extras_of, settled_of
+from everturn.inbox.rows.backlog import pop_takeover, take_over, undone
+from everturn.inbox.rules import ALBUM_S, NEW_MESSAGE, BusyMode, burst, quiet_at
 from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, SettledFiles, Suspended
-from everturn.outbox.rows.notices import Fact, append_events, events_of, fact
+from everturn.outbox.rows.replies import Fact, append_events, events_of, fact
 from everturn.people.rows.admission import REVOKED, revoke_denied
-from everturn.people.rules.names import author_of
+from everturn.people.rules.admission import author_of
 from everturn.sessions.rows.boundaries import FIRST_CHARS, open_session, pair_calls, reset_entry
-from everturn.sessions.rows.entries import lock_entry, source_of, write_source
-from everturn.sessions.rows.transcripts import insert_message, open_tail
+from everturn.sessions.rows.entries import insert_message, lock_entry, open_tail, source_of, write_source
 from everturn.sessions.rules.keys import Isolation
 from everturn.sessions.rules.notes import Note, choose_note
 from everturn.sessions.rules.reset_policy import ResetDecision, Resume, choose
@@ -32,7 +30,7 @@ from everturn.turns.rows.approval_requests import (
     without_notice,
 )
 from everturn.turns.rows.turn_values import BehindApproval, Carried, Later, NotYet, QueuedMessage, Start, StartedTurn
-from everturn.turns.rules import approval_texts
+from everturn.turns.rules import turn_texts
 from everturn.turns.rules.approvals import closes, person_of
 from everturn.turns.rules.recovery import is_suspect, resumes_by_itself
 
@@ -146,7 +144,7 @@ def _on_request(entry: SessionEntry, request: ApprovalRequest, start: Start) -> 
 def _close_by_message(entry: SessionEntry, at: float) -> Op[SessionEntry]:
     """Close the request as not approved and skip the calls behind it: each has its result before the message that closed it."""
     asked = yield sql(CLOSE_REQUESTS, entry.turn, at, "message")
-    refused = {row[0]: approval_texts.refused("closed", None) for row in asked}
+    refused = {row[0]: turn_texts.refused("closed", None) for row in asked}
     added = yield from pair_calls(entry, NEW_MESSAGE, at, refused)
     return replace(entry, seq=entry.seq + added)
 

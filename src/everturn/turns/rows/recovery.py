@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from everturn.errors import Damaged
 from everturn.model import Event, ResumePending, SessionEntry, Suspended
-from everturn.outbox.rows.bubbles import pause
-from everturn.outbox.rows.notices import Fact, events_of, fact, queue_notice, report
+from everturn.outbox.rows.replies import Fact, events_of, fact, queue_notice, report
+from everturn.outbox.rows.streaming import pause
 from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.boundaries import end_open_turn, release
 from everturn.sessions.rows.entries import lock_entry

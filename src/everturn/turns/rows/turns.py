@@ -1,20 +1,21 @@
-"""Store the steps of a running turn: calling, step, effect, finish, fail. Every write is fenced (turn_values.py)."""
+"""Rows of a running turn: its steps, its progress notices, the whole outputs of its tools, and its end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
+from everturn.ids import oldest_id
 from everturn.model import Event, Message, ToolCall, Usage
-from everturn.outbox.rows.bubbles import queue_answer
-from everturn.outbox.rows.notices import Fact, append_events, events_of, fact, queue_notice, report
 from everturn.outbox.rows.outbox import sent_at_once
+from everturn.outbox.rows.replies import Fact, append_events, events_of, fact, queue_notice, queue_reply, report
+from everturn.outbox.rows.streaming import queue_answer
 from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.boundaries import end_open_turn, release
-from everturn.sessions.rows.entries import lock_entry
-from everturn.sessions.rows.transcripts import insert_message
-from everturn.store.interface import Op, sql
+from everturn.sessions.rows.entries import insert_message, lock_entry
+from everturn.store.interface import Op, Statement, sql
 from everturn.turns.rows.beginning import WAITING
-from everturn.turns.rows.outputs import keep_output
 from everturn.turns.rows.spending import Plan, add_plan, count_call_apart, count_failed_call, count_usage, mark_call
 from everturn.turns.rows.turn_values import Finished, StartedTurn, fence_lost, fenced
 
@@ -223,3 +224,117 @@ def fail(begun: StartedTurn, why: str, text: str, at: float, delivery: Delivery)
     if delivery.by_event:
         facts = [*facts, fact("turn", at, turn=str(begun.turn), state="failed", attempt=begun.attempt)]
     return (yield from report(begun.key, entry.event_seq, facts, begun.fence))
+
+
+# Store the progress notice of a turn: one, replaced in place where the platform can edit, never after the turn's end.
+
+
+PROGRESS = "progress"
+# A sent notice is edited; one that was not sent yet gets the new text.
+REPLACE = (
+    "UPDATE outbox SET text=$2, state=CASE state WHEN 'sent' THEN 'pending' ELSE state END,"
+    " attempts=CASE state WHEN 'sent' THEN 0 ELSE attempts END, due_at=CASE state WHEN 'sent' THEN $3 ELSE due_at END,"
+    " ended_at=NULL WHERE id=$1 AND state IN ('pending','sending','sent') RETURNING id"
+)
+SAY_ELSE = "UPDATE outbox SET text=$2 WHERE id=$1 AND state='pending' RETURNING id"
+KEEP_SENT = "UPDATE outbox SET text=$2 WHERE id=$1 AND state='sent' RETURNING id"
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """A progress notice; `id` is used if the turn has no notice that can be replaced."""
+
+    id: int
+    text: str
+    reason: str
+    at: float
+
+
+def notify_progress(begun: StartedTurn, progress: Progress, delivery: Delivery) -> Op[tuple[Event, ...] | None]:
+    """Store a progress notice; None when the turn no longer has the key: a turn that has ended gets none."""
+    entry = yield from lock_entry(begun.key)
+    if entry is None or entry.turn != begun.turn or entry.fence != begun.fence:
+        return None
+    rows = yield sql("SELECT progress FROM turn WHERE id=$1", begun.turn)
+    number = rows[0][0] if rows else None
+    if number is None or not (yield sql(_statement(delivery), *_values(delivery, number, progress))):
+        number = progress.id
+        yield sql("UPDATE turn SET progress=$2 WHERE id=$1", begun.turn, number)
+        plain = Delivery(by_event=delivery.by_event)
+        yield from queue_reply(
+            number, begun.key, begun.turn, PROGRESS, begun.source, progress.text, progress.at, plain, 0
+        )
+    if not delivery.by_event:
+        return ()
+    said = fact("notice", progress.at, id=str(number), turn=str(begun.turn), text=progress.text, reason=progress.reason)
+    before = yield from events_of(begun.key, progress.id)
+    return before or (yield from report(begun.key, entry.event_seq, [said], progress.id))
+
+
+def _statement(delivery: Delivery) -> str:
+    if delivery.by_event:
+        return KEEP_SENT
+    return REPLACE if delivery.edits else SAY_ELSE
+
+
+def _values(delivery: Delivery, number: int, progress: Progress) -> tuple[object, ...]:
+    return (number, progress.text, progress.at) if delivery.edits and not delivery.by_event else (number, progress.text)
+
+
+def message_waits(key: str) -> Op[bool]:
+    """Whether a message is queued behind the turn."""
+    return bool(
+        (
+            yield sql(
+                "SELECT 1 FROM inbox WHERE key=$1 AND ended_at IS NULL AND state='queued' AND kind='message' LIMIT 1",
+                key,
+            )
+        )
+    )
+
+
+# Store long outputs of tools, whole, beside the shortened result in the transcript.
+
+
+OUTPUTS_KEPT_S = 30 * 86_400.0
+BATCH = 50  # they are long
+KEEP_OUTPUT = (
+    "INSERT INTO output (turn, call_id, text, at) VALUES ($1, $2, $3, $4) ON CONFLICT (turn, call_id) DO UPDATE SET"
+    " text=excluded.text"
+)
+
+
+class OutputPage(msgspec.Struct, frozen=True):
+    """A part of an output, and how long the whole is."""
+
+    text: str
+    length: int
+
+
+def keep_output(turn: int, call_id: str, text: str, at: float) -> Statement:
+    """The statement that stores an output, for the operation that commits its result."""
+    return sql(KEEP_OUTPUT, turn, call_id, text, at)
+
+
+def read_page(turn: int, call_id: str, key: str, session_id: str, start: int, count: int) -> Op[OutputPage | None]:
+    """Read a page of an output of this conversation; no other conversation's output is found."""
+    rows = yield sql(
+        "SELECT substr(o.text, $5, $6), length(o.text) FROM output o JOIN turn t ON t.id=o.turn"
+        " WHERE o.turn=$1 AND o.call_id=$2 AND (t.key=$3 OR t.session_id=$4)",
+        turn,
+        call_id,
+        key,
+        session_id,
+        start + 1,
+        count,
+    )
+    return OutputPage(*rows[0]) if rows else None
+
+
+def forget_outputs(now: float) -> Op[int]:
+    """Delete one bounded batch of outputs that were kept long enough."""
+    rows = yield sql(
+        "DELETE FROM output WHERE turn IN (SELECT turn FROM output WHERE turn<$1 ORDER BY turn LIMIT $2) RETURNING 1",
+        oldest_id(now - OUTPUTS_KEPT_S),
+        BATCH,
+    )
+    return len(rows)

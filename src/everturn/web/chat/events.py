@@ -15,7 +15,7 @@ from starlette.types import Receive, Send
 
 from everturn.errors import StoreError, StoreUnavailable
 from everturn.model import Delta, Event, Hint
-from everturn.outbox.rows.notices import event_range, events_after
+from everturn.outbox.rows.replies import event_range, events_after
 from everturn.store.interface import Store
 from everturn.web.rules import web_texts
 from everturn.web.rules.sharing import may_take

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from everturn.model import Json, Message
 from everturn.operator.rows.reading import explain, transcript
-from everturn.sessions.rows.earlier import parent_of
+from everturn.sessions.rows.conversations import parent_of
 from everturn.sessions.rows.entries import find_entry
 from everturn.store.interface import Op, sql
 

@@ -13,8 +13,8 @@ from starlette.routing import Route
 from everturn.clock import Clock
 from everturn.model import Json
 from everturn.people.rows.directory import Directory, directory, drop_alias, put_alias
+from everturn.people.rules.admission import clean_name
 from everturn.people.rules.directory import ALIAS_CHARS, KnownChat, at_address, kinds, plain
-from everturn.people.rules.names import clean_name
 from everturn.store.interface import Store
 from everturn.web.wire.answers import BadRequest
 from everturn.web.wire.bodies import json_response, small_body

@@ -15,9 +15,8 @@ from everturn.clock import Clock
 from everturn.model import Json
 from everturn.people.rows.admission import StoppedKey
 from everturn.people.rows.pairing import Paired, PairingOutcome
-from everturn.people.rules import admission_texts
-from everturn.people.rules.admission import is_person
-from everturn.people.rules.pairing import clean_code
+from everturn.people.rules import people_texts
+from everturn.people.rules.admission import clean_code, is_person
 from everturn.web.wire.answers import BadRequest
 from everturn.web.wire.bodies import json_response, small_body
 from everturn.web.wire.queries import whole_number
@@ -93,12 +92,12 @@ async def approve(desk: PeopleDesk, wanted: ApproveRequest, now: float) -> Json:
     """Approve a person by code or request; raises NotApproved."""
     if wanted.request is not None:
         paired = await desk.approve_request(_number(wanted.request), owner=wanted.owner)
-        why = admission_texts.no_request(wanted.request[:LONGEST_ID])
+        why = people_texts.no_request(wanted.request[:LONGEST_ID])
     else:
         paired = await desk.approve_code(clean_code(wanted.code or ""), wanted.platform, owner=wanted.owner)
-        why = admission_texts.pair_wrong()
+        why = people_texts.pair_wrong()
     if paired.locked_until > now:
-        raise NotApproved(TOO_MANY, admission_texts.pair_locked(math.ceil((paired.locked_until - now) / 60)))
+        raise NotApproved(TOO_MANY, people_texts.pair_locked(math.ceil((paired.locked_until - now) / 60)))
     if paired.outcome is not PairingOutcome.APPROVED:
         raise NotApproved(404, why)
     return {"approved": paired.person, "name": paired.name, "owner": wanted.owner}
@@ -132,7 +131,7 @@ def named(person: str) -> tuple[str, str]:
     """Split "platform:user"; raises NotApproved for an invalid name."""
     platform, _, user = person.partition(":")
     if not is_person(platform, user):
-        raise NotApproved(400, admission_texts.no_such_person(person[:100]))
+        raise NotApproved(400, people_texts.no_such_person(person[:100]))
     return platform, user
 
 

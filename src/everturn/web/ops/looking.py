@@ -15,16 +15,20 @@ from starlette.routing import Route
 
 from everturn.clock import Clock
 from everturn.model import Json
-from everturn.operator.rows.open_work import (
+from everturn.operator.rows.overview import (
+    STEPS_S,
     ConversationCursor,
+    accounts,
     conversations,
+    counts,
+    instances,
     messages,
     open_turns,
     recent_turns,
+    recoveries,
     replies,
+    trends,
 )
-from everturn.operator.rows.overview import accounts, counts, instances, recoveries
-from everturn.operator.rows.trends import STEPS_S, trends
 from everturn.operator.rules.timeline import timeline_json
 from everturn.store.interface import Op, Store
 from everturn.web.chat.looking import timelines

@@ -14,8 +14,8 @@ from starlette.routing import Route
 from everturn.clock import Clock
 from everturn.model import Json
 from everturn.operator.rows.actions import Impossible
-from everturn.operator.rows.people import PersonAct, PersonActed
-from everturn.people.rules.pairing import clean_code
+from everturn.operator.rows.reading import PersonAct, PersonActed
+from everturn.people.rules.admission import clean_code
 from everturn.web.access import visitor_of
 from everturn.web.control.pairing import NotApproved, named
 from everturn.web.ops.acting import ID_CHARS, checked_text

@@ -7,10 +7,9 @@ from typing import Any
 
 import msgspec
 
-from everturn.inbox.rows.request_extras import extras_of
+from everturn.inbox.rows.attachments import extras_of
 from everturn.model import RequestExtras, SessionSource, TurnState, Usage
-from everturn.sessions.rows.entries import find_entry, source_of
-from everturn.sessions.rows.transcripts import calls_of, last_messages
+from everturn.sessions.rows.entries import calls_of, find_entry, last_messages, source_of
 from everturn.store.interface import Op, Row, sql
 from everturn.web.v1.rules.answers import RequestProgress
 

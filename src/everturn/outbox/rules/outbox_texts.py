@@ -1,8 +1,37 @@
-"""Texts of the delivery request: the gateway asks a chat whether a reply arrived, and the chat answers."""
+"""The texts of the outbox: what a streaming message shows, and what marks a reply that may be a repetition."""
 
 from __future__ import annotations
 
 from everturn.commands.rules.registry import number_in
+
+REPLACES = "(After an interruption: this replaces the message above, if there is one.)"
+SUPERSEDED = "(This part was replaced: the answer is above.)"
+NOTHING_SAID = "(There is nothing to say.)"
+TAKEN_BACK = "(Taken back.)"
+PAUSED = "(Interrupted. The answer continues here.)"
+_ENDS = {
+    "/stop": "(Stopped.)",
+    "/new": "(Stopped: a new conversation was started.)",
+    "/retry": "(Stopped: your message is run again.)",
+    "/resume": "(Stopped: another conversation was resumed.)",
+    "interrupted": "(Stopped by your new message.)",
+    "rolled back": TAKEN_BACK,
+    "suspended": "(Interrupted.)",
+}
+
+
+def ended(why: str) -> str:
+    """The line that says why a turn ended without an answer."""
+    return _ENDS.get(why, "(Ended without an answer.)")
+
+
+def beneath(said: str, text: str) -> str:
+    """What was said, and the text beneath it."""
+    return f"{said.rstrip()}\n\n{text}" if said.strip() and text else said.rstrip() or text
+
+
+# Texts of the delivery request: the gateway asks a chat whether a reply arrived, and the chat answers.
+
 
 SENT_AGAIN = "I will send the answer again."
 LEFT = "Good: I will not send the answer again."

@@ -1,4 +1,4 @@
-"""Rules for dead instances. Clocks of different machines are never compared."""
+"""Whether another instance is alive."""
 
 from __future__ import annotations
 

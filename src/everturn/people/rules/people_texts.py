@@ -1,4 +1,4 @@
-"""Texts about access, pairing and credentials, and about messages that came while the gateway was disconnected."""
+"""Texts about who may speak."""
 
 from __future__ import annotations
 

@@ -1,39 +1,43 @@
-"""Bubble: the internal name of a streaming message, i.e. one chat message that is edited while the answer streams.
-
-One task per bubble makes its changes serial. The outbox row is the truth: the delivery of the answer uses what is known
-here, and where nothing is known (another process streamed) it corrects every part.
-"""
+"""The streaming message: an answer that is shown while it is written, and becomes the reply in place."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
 
 import structlog
+from msgspec.structs import replace
 
 from everturn import points
-from everturn.errors import OutcomeUnknown, Refused, StoreError, TryLater
+from everturn.errors import EverturnError, OutcomeUnknown, Refused, StoreError, TryLater
 from everturn.lifecycle.parts import Parts
-from everturn.model import Bubble
-from everturn.outbox.rows.previews import Closed, Opening, open_bubble, still_ours
-from everturn.outbox.rules.bubble_texts import beneath
-from everturn.outbox.rules.delivery import Surety
+from everturn.model import Bubble, Reply, SessionSource
+from everturn.outbox.rows.outbox import record_bubble
+from everturn.outbox.rows.streaming import BROKEN_OFF, PAUSED, Closed, Opening, open_bubble, still_ours
+from everturn.outbox.rules.delivery import Surety, UnknownAction, marked
+from everturn.outbox.rules.outbox_texts import NOTHING_SAID, SUPERSEDED, beneath
 from everturn.outbox.rules.streaming import (
     Growth,
     Look,
     Pace,
+    answering,
     growing,
     grown,
+    part_key,
+    resolved,
     room,
     so_far,
     stated,
     visible,
     wait_s,
     with_marks,
+    with_resend_mark,
 )
 from everturn.outbox.rules.text import split
-from everturn.outbox.screens import MessageScreen
-from everturn.outbox.writer import DeliveryHeld, DeliveryUnknown, MessageWriter
+from everturn.outbox.screens import MessageScreen, find_sent
 from everturn.platform.interface import CanSend
 from everturn.turns.rows.turn_values import StartedTurn
 
@@ -288,3 +292,232 @@ class Bubbles:
             if len(self._live) >= KEPT:
                 self._live = {name: each for name, each in self._live.items() if not each.done}
             self._live[live.writer.bubble.name] = live
+
+
+# The only writer of a streaming message, for previews and final delivery.
+# A new part is recorded, sent, recorded: a crash in between is seen in the row, and decided by the platform's class.
+
+
+class DeliveryHeld(EverturnError):
+    """The delivery of a part is unknown, and the owner's policy is not to repeat it: to ask, or to drop it."""
+
+    def __init__(self, action: UnknownAction) -> None:
+        super().__init__("a part of the message may have been sent")
+        self.action = action
+
+
+class DeliveryUnknown(OutcomeUnknown):
+    """The delivery of a new part is unknown."""
+
+
+def digest(text: str) -> str:
+    """A short hash of the text of a part."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _without_end(out: tuple[str, ...]) -> tuple[str, ...]:
+    """The parts up to the last that was sent."""
+    return out[: max((place + 1 for place, part in enumerate(out) if part), default=0)]
+
+
+class MessageWriter:
+    """Writes the parts of one bubble; knows their ids and, where possible, the text that each shows."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        to: SessionSource,
+        platform: CanSend,
+        screen: MessageScreen,
+        *,
+        row: int,
+        claim: int,
+        out: tuple[str, ...],
+        bubble: Bubble,
+    ) -> None:
+        self.row = row
+        self.claim = claim  # the number under which the row is ours to write
+        self.to = to
+        self.out = out
+        self.bubble = bubble
+        self.screen = screen
+        self.platform = platform
+        self.said = bubble.said
+        self._parts = parts
+        known = bubble.shown[: len(out)]
+        self._shown = [*known, *[""] * (len(out) - len(known))]
+
+    @property
+    def known(self) -> Bubble:
+        """The bubble, with the hashes of what its parts show."""
+        return replace(self.bubble, shown=tuple(self._shown), said=self.said)
+
+    def shows(self, place: int, piece: str) -> bool:
+        """Whether a part is known to show this text."""
+        return self._shown[place] == digest(piece)
+
+    async def change(self, place: int, piece: str) -> None:
+        """Replace the text of a part, unless it shows it already."""
+        if not self.shows(place, piece):
+            self._shown[place] = ""
+            await self.screen.change(self.to, self.out[place], piece)
+            self._shown[place] = digest(piece)
+
+    async def end(self, place: int, piece: str) -> None:
+        """Set the final text of a part; a card is closed whatever it shows."""
+        if self.screen.closes:
+            await self.screen.end(self.to, self.out[place], piece)
+            self._shown[place] = digest(piece)
+        else:
+            await self.change(place, piece)
+
+    async def remove(self, place: int) -> bool:
+        """Delete a part that the answer does not need; False where it has to stay."""
+        if not await self.screen.remove(self.to, self.out[place]):
+            return False
+        points.reached("preview.removed")
+        self.out = _without_end((*self.out[:place], "", *self.out[place + 1 :]))
+        await self._keep(self.bubble)
+        return True
+
+    async def add(self, place: int, piece: str) -> None:
+        """Send a new part, or one in the place of a part that is gone."""
+        if self.bubble.sending != place:
+            await self._keep(replace(self.bubble, sending=place))
+            points.reached("preview.opened")
+        repeats = self.bubble.repeats
+        number = await self._sent(place, piece)
+        points.reached("preview.sent")
+        self.out = (*self.out[:place], number, *self.out[place + 1 :])
+        self._shown[place:] = ["" if repeats else digest(piece), *self._shown[place + 1 :]]
+        # From now on it may show something else: only this writer knows what.
+        await self._keep(replace(self.bubble, sending=None, repeats=False, said=self.said, shown=()))
+        points.reached("preview.committed")
+
+    async def find(self, place: int, piece: str) -> None:
+        """Look for the next part, which may be out, and record it. Where looking proves nothing, it is sent under its key."""
+        key = part_key(self.bubble.name, place, self.bubble.replaces)
+        found = await find_sent(self.platform, self.to, key, piece)
+        if found is None and self.platform.surety is Surety.KEYED:
+            await self.add(place, piece)
+            return
+        if found is not None:
+            self.out, self._shown = (*self.out, found), [*self._shown, ""]
+        await self._keep(replace(self.bubble, repeats=False))
+
+    async def _sent(self, place: int, piece: str) -> str:
+        key = part_key(self.bubble.name, place, self.bubble.replaces)
+        try:
+            found = await find_sent(self.platform, self.to, key, piece) if self.bubble.repeats else None
+            to = answering(self.to, self._parts.settings.display.look(self.to), place)
+            return found or await self.screen.show(to, piece, key)
+        except (TryLater, Refused):
+            await self._keep(replace(self.bubble, sending=None))
+            raise
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever an adapter raises, the part may be out
+            await self._mark_unknown(error)
+
+    async def _mark_unknown(self, error: Exception) -> NoReturn:
+        await self.resolve()
+        raise DeliveryUnknown(f"{type(error).__name__}: {error}") from error
+
+    async def resolve(self) -> None:
+        """Decide about a part whose delivery is unknown: repeat, look for or mark it; or, by policy, raise DeliveryHeld."""
+        if self.bubble.sending is not None:
+            await self._keep(resolved(self.bubble, self._parts.unknown_action(self.to.platform)))
+        if (hold := self.bubble.hold) is not None:
+            raise DeliveryHeld(UnknownAction(hold))
+
+    async def mark_for_resend(self) -> None:
+        """Record that the held part is marked as a possible repetition, should somebody send it after all."""
+        await self._keep(with_resend_mark(self.bubble, len(self.out)))
+
+    async def lose(self, place: int) -> None:
+        """Record that a part cannot be edited any more: another one replaces it, and says so."""
+        self.out = (*self.out[:place], "", *self.out[place + 1 :])
+        self._shown[place] = ""
+        await self._keep(replace(self.bubble, replaces=(*self.bubble.replaces, place)))
+
+    async def _keep(self, bubble: Bubble) -> None:
+        self.bubble = bubble
+        await self._parts.store.run(record_bubble, self.row, self.claim, self.out, bubble)
+
+
+# The final delivery of a streaming message: the chat shows the text of the outbox row, once, without a cursor.
+
+
+MOST_TIMES = 3  # how often a part that cannot be edited is replaced
+
+
+async def shape(writer: MessageWriter, reply: Reply, live: StreamingMessage | None, look: Look) -> bool:
+    """Bring every part to the final text, by content; may be repeated from the start. False: there is nothing to say.
+
+    Raises what the platform raises, and DeliveryHeld where a part may be out that must not be sent again.
+    """
+    await writer.resolve()
+    text = _text(writer, reply, live, look)
+    points.reached("send.before")
+    while not await _repaired(writer, text, final=reply.kind != PAUSED):
+        pass
+    points.reached("send.after")
+    return bool(text)
+
+
+def _text(writer: MessageWriter, reply: Reply, live: StreamingMessage | None, look: Look) -> str:
+    if reply.kind not in {BROKEN_OFF, PAUSED}:
+        text = visible(reply.text, finished=True, look=look)
+    else:
+        said = live.text if live is not None and live.text else writer.bubble.said
+        text = beneath(visible(said, finished=False, look=look), reply.text)
+    return marked(text) if reply.marked and text else text
+
+
+async def _repaired(writer: MessageWriter, text: str, *, final: bool) -> bool:
+    """Edit, add and remove parts; False when a part was found to be gone, so that its place has to be filled again."""
+    limits, replaces = writer.platform.limits, writer.bubble.replaces
+    pieces = with_marks(split(text, room(limits.text, limits.unit, replaces), limits.unit), replaces)
+    for place, piece in enumerate(pieces):
+        if place == len(writer.out) or not writer.out[place]:
+            await writer.add(place, piece)
+        try:
+            await (writer.end if final else writer.change)(place, piece)
+        except Refused:
+            if replaces.count(place) >= MOST_TIMES:
+                raise
+            await writer.lose(place)
+            return False
+    text = SUPERSEDED if pieces else NOTHING_SAID
+    if final:
+        await _resolve_extra_part(writer, text)
+    for place in reversed(range(len(pieces), len(writer.out))):
+        await _clear(writer, place, text, final=final)
+    return True
+
+
+async def _resolve_extra_part(writer: MessageWriter, text: str) -> None:
+    """Find or replace a next part that may be out and that the answer does not need, so that no stray text is left."""
+    place = len(writer.out)
+    if writer.bubble.repeats:
+        await writer.find(place, text)
+    elif place in writer.bubble.replaces:
+        await writer.add(place, _replacing(text))
+
+
+def _replacing(text: str) -> str:
+    return with_marks([text], (0,))[0]
+
+
+async def _clear(writer: MessageWriter, place: int, text: str, *, final: bool) -> None:
+    """Remove a part that the answer does not need; where that cannot be, its text says why it is there. A part that
+    replaces another stays: the other may still be above it.
+    """
+    if place in writer.bubble.replaces:
+        text = _replacing(text)
+    elif final and writer.out[place] and await writer.remove(place):
+        return
+    if not writer.out[place]:
+        return
+    with suppress(Refused):  # what is left there is no part of the answer
+        await (writer.end if final else writer.change)(place, text)

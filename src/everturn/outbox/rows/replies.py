@@ -1,4 +1,4 @@
-"""Events, replies and notices of a session key, stored as parts of the operation that they report."""
+"""Rows of what is said: notices and answers enter the outbox with the step that made them, and their events with them."""
 
 from __future__ import annotations
 
