@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from everturn.settings.names import CHAT_NAME, PLATFORM_NAME
 from everturn.settings.rules import named, setting
 
 MAIN = "main"
 KINDS = ("auto", "demo", "llm", "local", "python", "process", "http")
 AGENT_NAME = r"[a-z][a-z0-9_-]{0,31}"
-PLATFORM_NAME = r"[a-z][a-z0-9_]*"
-CHAT_NAME = rf"{PLATFORM_NAME}:.+"
 
 
 def _model_problem(model: str) -> str | None:

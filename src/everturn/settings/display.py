@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from everturn.settings.agent import CHAT_NAME, PLATFORM_NAME
+from everturn.settings.names import CHAT_NAME, PLATFORM_NAME
 from everturn.settings.rules import named, setting
 
 LONGEST_REACTION = 8

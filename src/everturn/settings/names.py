@@ -1,9 +1,11 @@
-"""The form of the ids of people and chats on the built-in platforms."""
+"""The form of names: platforms, chats in settings, and the ids of people and chats on the built-in platforms."""
 
 from __future__ import annotations
 
 import re
 
+PLATFORM_NAME = r"[a-z][a-z0-9_]*"
+CHAT_NAME = rf"{PLATFORM_NAME}:.+"
 _FORMS = {"telegram": re.compile(r"-?[0-9]+"), "matrix": re.compile(r"@[^:\s]+:\S+")}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from everturn.settings.agent import PLATFORM_NAME, object_problem
-from everturn.settings.names import is_name
+from everturn.settings.agent import object_problem
+from everturn.settings.names import PLATFORM_NAME, is_name
 from everturn.settings.rules import named, section, setting
 
 Backlog = Literal["all", "newest", "digest", "ask"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from everturn.settings.agent import CHAT_NAME, PLATFORM_NAME
+from everturn.settings.names import CHAT_NAME, PLATFORM_NAME
 from everturn.settings.rules import named, setting
 
 LONGEST_CURSOR = 8

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from everturn.settings.agent import PLATFORM_NAME
+from everturn.settings.names import PLATFORM_NAME
 from everturn.settings.platforms import matrix_problem, telegram_problem
 from everturn.settings.rules import named, section, setting
 

@@ -13,7 +13,7 @@ from everturn.model import Heard, Inbound
 from everturn.platform.telegram.rules.albums import album_of, taken
 
 REMEMBERED_S = 5.0  # how long the next part of an album may take
-MOST = 200  # albums at once; the oldest is forgotten
+MOST_ALBUMS = 200  # albums at once; the oldest is forgotten
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class Albums:
     def forget(self, now: float) -> None:
         """Forget old albums."""
         kept = [(which, album) for which, album in self._albums.items() if now - album.heard_at < REMEMBERED_S]
-        self._albums = dict(kept[-MOST:])
+        self._albums = dict(kept[-MOST_ALBUMS:])
 
 
 def _place(part: Inbound) -> int:

@@ -12,7 +12,7 @@ from everturn.model import Heard, Inbound
 from everturn.platform.telegram.rules.edits import folded
 
 REMEMBERED_S = 5.0
-MOST = 1000
+MOST_EDITS = 1000
 
 
 class RecentEdits:
@@ -49,5 +49,5 @@ class RecentEdits:
     def forget(self, now: float) -> None:
         """Forget old edits: only the oldest are looked at."""
         for found in (self._edits, self._storing):
-            while found and (len(found) > MOST or now - next(iter(found.values()))[0] >= REMEMBERED_S):
+            while found and (len(found) > MOST_EDITS or now - next(iter(found.values()))[0] >= REMEMBERED_S):
                 del found[next(iter(found))]

@@ -4,7 +4,7 @@ import pytest
 
 from everturn.errors import EverturnError, OutcomeUnknown, Refused, StoreUnavailable, TryLater
 from everturn.platform.matrix.rules.errors import Forbidden
-from everturn.platform.matrix.rules.invitations import LONGEST_S, MOST_FAILURES, RetryInvitation, after_failure
+from everturn.platform.matrix.rules.invitations import LONGEST_WAIT_S, MOST_FAILURES, RetryInvitation, after_failure
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from everturn.platform.matrix.rules.invitations import LONGEST_S, MOST_FAILURES,
         (Forbidden("not yours"), 0, None),
         (TryLater("slowly", 7.0), 0, RetryInvitation(7.0, 0)),
         (TryLater("slowly", 7.0), MOST_FAILURES, RetryInvitation(7.0, MOST_FAILURES)),
-        (TryLater("next year", 1e9), 3, RetryInvitation(LONGEST_S, 3)),
+        (TryLater("next year", 1e9), 3, RetryInvitation(LONGEST_WAIT_S, 3)),
         (TryLater("soon", 0.0), 0, RetryInvitation(1.0, 1)),
         (OutcomeUnknown("no answer"), 0, RetryInvitation(1.0, 1)),
         (OutcomeUnknown("no answer"), 3, RetryInvitation(8.0, 4)),

@@ -10,7 +10,7 @@ from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 PAUSE_S = 1.0
 STRANGE_S = 10.0
 OWNER_S = 60.0  # for what only a person can correct
-LONGEST_S = 86_400.0  # a longer delay that a homeserver asks for is cut to a day
+LONGEST_DELAY_S = 86_400.0  # a longer delay that a homeserver asks for is cut to a day
 REVOKED = (
     "the homeserver rejects our access token; get a new one (everturn connect matrix), and keep its device:"
     " messages of the last day are recognised by it"
@@ -62,5 +62,5 @@ def _wait_s(retry_after_ms: float | None, retry_after: str) -> float:
     """The delay that the server asks for: the header is the newer way, the field the older; a date is not supported."""
     told = retry_after.strip()
     if told.isdecimal() and len(told) < 12:
-        return min(float(told), LONGEST_S)
-    return min(retry_after_ms / 1000, LONGEST_S) if retry_after_ms is not None and retry_after_ms > 0 else PAUSE_S
+        return min(float(told), LONGEST_DELAY_S)
+    return min(retry_after_ms / 1000, LONGEST_DELAY_S) if retry_after_ms is not None and retry_after_ms > 0 else PAUSE_S

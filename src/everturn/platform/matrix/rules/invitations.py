@@ -8,7 +8,7 @@ from everturn.errors import EverturnError, Refused, TryLater
 from everturn.pauses import pause_s
 
 MOST_FAILURES = 20  # about a quarter of an hour
-LONGEST_S = 3600.0  # a longer delay that a homeserver asks for is cut to an hour
+LONGEST_WAIT_S = 3600.0  # a longer delay that a homeserver asks for is cut to an hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def after_failure(error: EverturnError, failures: int, chance: float) -> RetryIn
     if isinstance(error, Refused):
         return None
     if isinstance(error, TryLater) and error.delay_s > 0:
-        return RetryInvitation(min(error.delay_s, LONGEST_S), failures)
+        return RetryInvitation(min(error.delay_s, LONGEST_WAIT_S), failures)
     if failures >= MOST_FAILURES:
         return None
     return RetryInvitation(pause_s(failures + 1, chance), failures + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 LOUD_FAILURES = 3
 LAST_FAILURES = 5
-LONGEST_S = 3600.0  # an upgrade of the other side is over by then
+LONGEST_UPGRADE_S = 3600.0  # an upgrade of the other side is over by then
 TOO_MUCH = (
     "While I was disconnected, more messages arrived here than I can read, and I skipped the oldest ones. If I did not answer"
     " you, please send your message again."
@@ -17,7 +17,7 @@ UNREADABLE = (
 
 def is_hopeless(failures: int, failing_s: float) -> bool:
     """Whether a room failed often enough, and for long enough: a server that is busy for a while loses no message."""
-    return failures >= LAST_FAILURES and failing_s >= LONGEST_S
+    return failures >= LAST_FAILURES and failing_s >= LONGEST_UPGRADE_S
 
 
 def is_loud(failures: int) -> bool:
