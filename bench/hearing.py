@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import uvloop
 
 from bench.load import post
-from everturn.web.wire.room import room_for
+from everturn.web.wire.server import room_for
 
 STAMP = re.compile(rb"@(\d+)")
 ENDED = b'"state":"answered"'

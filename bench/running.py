@@ -18,9 +18,8 @@ from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.operator.rows.reading import count_open
 from everturn.outbox.rows.outbox import record_sent
-from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
-from everturn.platform.web import WebPlatform
+from everturn.platform.posted import ApiPlatform, WebPlatform
 from everturn.store.open import open_store
 from everturn.store.postgres import PostgresStore
 from everturn.store.sqlite import SQLiteStore

@@ -17,9 +17,8 @@ from bench.disk import kept
 from bench.running import Running
 from everturn.model import Json
 from everturn.people.rules.access import GatewayAddress
-from everturn.platform.api import ApiPlatform
-from everturn.platform.web import WebPlatform
-from everturn.web.chat.files import FileEndpoints
+from everturn.platform.posted import ApiPlatform, WebPlatform
+from everturn.web.chat.messages import FileEndpoints
 from everturn.web.wire.server import PageParts, Serving, make_app, serve
 
 HOST = "127.0.0.1"

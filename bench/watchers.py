@@ -22,7 +22,7 @@ from bench.running import Running
 from bench.serving import HOST, TOKEN, bare, front_of
 from everturn.agent.interface import Answer, TurnContext
 from everturn.web.chat.events import HEAD, RECONNECT
-from everturn.web.wire.answers import encode
+from everturn.web.wire.requests import encode
 
 METHOD = (
     "an agent adds a word with the time every 20 ms, 100 words; readers in a process of their own watch that one chat and compare the "

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from everturn.testing.waiting import PATIENCE
+from everturn.testing.clock import PATIENCE
 
 BUDGETS = Path(__file__).with_name("budgets.toml")
 SLOWEST = 30

@@ -16,7 +16,7 @@ import uvloop
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.app.agents import AgentParts, Agents
-from everturn.app.front import bounds_of, front_of, media_of
+from everturn.app.composition import bounds_of, front_of, media_of
 from everturn.app.gateway_settings import settings_of
 from everturn.app.platforms import chat_platforms, close_all
 from everturn.app.toolsets import ToolParts, Toolsets

@@ -1,6 +1,6 @@
 """Wait for a condition with a time limit: whoever changes something wakes those who wait.
 
-Every limit comes from `everturn.testing.waiting`: EVERTURN_TEST_PATIENCE stretches it.
+Every limit comes from `everturn.testing.clock`: EVERTURN_TEST_PATIENCE stretches it.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from everturn.testing.waiting import PATIENCE, WAIT_S, NotSeen, within
+from everturn.testing.clock import PATIENCE, WAIT_S, NotSeen, within
 
 __all__ = ["PATIENCE", "WAIT_S", "Changes", "NotSeen", "poll", "read_until", "within"]
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from everturn.app.toolsets import ToolParts, Toolsets
 from everturn.clock import SystemClock
 from everturn.errors import ConfigError
 from everturn.model import SessionSource
+from everturn.settings.agent import BUILT_IN
 from everturn.settings.config import read_config
-from everturn.settings.tools import BUILT_IN
 from everturn.store.open import open_store
 
 ALL = "".join(f"[tools.{name}]\nenabled = true\n" for name in BUILT_IN)

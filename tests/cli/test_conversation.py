@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.cli.chat.conversation import StreamEvent, events_of
-from everturn.cli.chat.screen import completion, last_line
-from everturn.cli.chat.seen import ReadPosition
-from everturn.cli.looking.printable import printable
+from everturn.cli.chat.command import StreamEvent, events_of
+from everturn.cli.chat.screen import ReadPosition, completion, last_line
+from everturn.cli.looking.asking import printable
 from everturn.home.folder import Home
 
 

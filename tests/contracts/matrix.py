@@ -12,7 +12,7 @@ from everturn.model import SessionSource
 from everturn.people.rules.admission import AccessVerdict
 from everturn.platform.interface import CanDelete, CanEdit, CanReact, CanSendFiles, CanTellContact, CanType
 from everturn.platform.matrix import MatrixPlatform, MatrixSettings
-from everturn.platform.matrix.inviting import Welcome
+from everturn.platform.matrix.rooms import Welcome
 from everturn.testing.matrix import MatrixProxy
 from tests.contracts.platform import READING, SENDING, WAITED_S
 from tests.postgres import free_port

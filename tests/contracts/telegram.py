@@ -15,7 +15,7 @@ from everturn.platform.interface import CanDelete, CanEdit, CanReact, CanSendFil
 from everturn.platform.telegram import TelegramPlatform, TelegramSettings
 from everturn.testing.serving import ConnectionReset, Listening
 from everturn.testing.telegram import BOT_ID, TOKEN, Person, TelegramServer, group, person, topic
-from everturn.web.hooks import Hooks
+from everturn.web.app import Hooks
 from tests.contracts.platform import READING, SENDING, WAITED_S
 from tests.postgres import free_port
 

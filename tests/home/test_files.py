@@ -11,7 +11,7 @@ import pytest
 
 from everturn.errors import NoRoom, TooLarge
 from everturn.home.files import Media, SavedFile
-from everturn.home.rules.files import Upload, content_id, is_from_content, sniffed
+from everturn.home.rules import Upload, content_id, is_from_content, sniffed
 
 DAY_S = 86_400.0
 

@@ -16,8 +16,8 @@ from everturn.outbox.rows.replies import events_after
 from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Surety
 from everturn.outbox.rules.streaming import Display, Pace
-from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Choice, TextLimits
+from everturn.platform.posted import ApiPlatform
 from everturn.store.interface import Op, sql
 from everturn.testing import (
     CardPlatform,

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from everturn.platform.api import CHAT_CHARS, ID_CHARS, ApiPlatform, unique_id
 from everturn.platform.interface import CanPull, CanSend
+from everturn.platform.posted import CHAT_CHARS, ID_CHARS, ApiPlatform, unique_id
 from everturn.sessions.rules.keys import session_key
 
 API = ApiPlatform()

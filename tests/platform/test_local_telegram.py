@@ -19,14 +19,12 @@ from everturn.testing.telegram import (
     Person,
     Telegram,
     TelegramServer,
-    entities,
     group,
-    hooks,
     methods,
     people,
     person,
-    queue,
     serving,
+    state,
     topic,
     upgrade,
 )
@@ -395,7 +393,7 @@ def test_what_telegram_and_its_people_do_names_the_page_that_it_follows(place: M
     assert pageless(place) == []
 
 
-@pytest.mark.parametrize("module", [entities, hooks, methods, people, queue])
+@pytest.mark.parametrize("module", [state, serving, methods, people])
 def test_what_follows_one_page_throughout_names_it_above(module: ModuleType) -> None:
     assert "https://core.telegram.org/bots/api#" in (module.__doc__ or "")
 

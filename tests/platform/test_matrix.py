@@ -17,7 +17,7 @@ from everturn.people.rules.admission import AccessVerdict
 from everturn.platform import interface
 from everturn.platform.interface import Choice, Outgoing
 from everturn.platform.matrix import MatrixPlatform
-from everturn.platform.matrix.rules.text import NOT_READ
+from everturn.platform.matrix.rules import NOT_READ
 from everturn.platform.matrix.wire import CHOICES
 from everturn.turns.rules import turn_texts
 from tests.contracts.matrix import MatrixDriver

@@ -9,13 +9,12 @@ import pytest
 
 from everturn.clock import SystemClock
 from everturn.model import Inbound, ReadTo
+from everturn.platform.matrix.adapter import SyncReader
 from everturn.platform.matrix.calls import Homeserver
 from everturn.platform.matrix.history import PAGES
-from everturn.platform.matrix.inviting import Invitations
 from everturn.platform.matrix.reading import MatrixReader
-from everturn.platform.matrix.rooms import KnownRooms, MatrixRoom
-from everturn.platform.matrix.rules.unread import LAST_FAILURES, TOO_MUCH, UNREADABLE
-from everturn.platform.matrix.syncing import SyncReader
+from everturn.platform.matrix.rooms import Invitations, KnownRooms, MatrixRoom
+from everturn.platform.matrix.rules import LAST_FAILURES, TOO_MUCH, UNREADABLE
 from everturn.platform.matrix.wire import MatrixEvent
 from tests.contracts.matrix import MatrixDriver, everybody
 from tests.synapse import SynapseServer

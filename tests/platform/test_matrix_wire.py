@@ -10,20 +10,19 @@ from everturn.errors import OutcomeUnknown
 from everturn.model import SessionSource
 from everturn.people.rules.admission import AccessVerdict
 from everturn.platform.matrix import MatrixSettings
-from everturn.platform.matrix.calls import Homeserver
-from everturn.platform.matrix.inviting import Invitations
-from everturn.platform.matrix.nesting import DEEPEST, flattened
+from everturn.platform.matrix.calls import Homeserver, read_answer
 from everturn.platform.matrix.reading import MatrixReader
-from everturn.platform.matrix.requesting import read_answer
-from everturn.platform.matrix.rooms import MatrixRoom
-from everturn.platform.matrix.rules.errors import MatrixNotFound
+from everturn.platform.matrix.rooms import Invitations, MatrixRoom
+from everturn.platform.matrix.rules import MatrixNotFound
 from everturn.platform.matrix.wire import (
+    DEEPEST,
     HistoryPage,
     Invited,
     MatrixEvent,
     Sync,
     content_of,
     event_id_of,
+    flattened,
     is_media,
     room_id_of,
     understood,

@@ -19,8 +19,7 @@ from everturn.people.rules.access import ChatRights, Rights
 from everturn.platform import interface
 from everturn.platform.interface import Choice, Contact, Outgoing
 from everturn.platform.telegram import TelegramPlatform
-from everturn.platform.telegram.calls import done
-from everturn.platform.telegram.wire import WANTED
+from everturn.platform.telegram.wire import WANTED, done
 from everturn.platform.tls import trusted
 from everturn.testing import ManualClock, ScriptedAgent, World
 from everturn.testing.platform import Pauses

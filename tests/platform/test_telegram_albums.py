@@ -18,14 +18,14 @@ from everturn.inbox.rules import ALBUM_S
 from everturn.lifecycle.parts import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.people.rules.admission import AccessPolicy, Admission
-from everturn.platform.api import ApiPlatform
+from everturn.platform.posted import ApiPlatform
 from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.adapter import SECRET_HEADER
 from everturn.sessions.rules.keys import Isolation
 from everturn.store.interface import Op, sql
 from everturn.testing import ManualClock, ScriptedAgent, World
 from everturn.testing.telegram import BOT_ID, group
-from everturn.web.hooks import Hooks
+from everturn.web.app import Hooks
 from everturn.web.wire.server import make_app, serve
 from tests.contracts.telegram import TelegramDriver
 from tests.crash.streaming import WITH_FILES

@@ -15,7 +15,7 @@ from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.adapter import SECRET_HEADER
 from everturn.testing import World
 from everturn.testing.telegram import BOT_ID
-from everturn.web.hooks import Hooks
+from everturn.web.app import Hooks
 from tests.contracts.telegram import TelegramDriver
 from tests.scenes import Actor, answer_to
 

@@ -10,11 +10,11 @@ import httpx
 
 from everturn.errors import StoreUnavailable
 from everturn.model import Inbound
-from everturn.platform.api import ApiPlatform
+from everturn.platform.posted import ApiPlatform
 from everturn.platform.telegram import TelegramPlatform
 from everturn.testing import ScriptedAgent, World
 from everturn.testing.telegram import BOT_ID
-from everturn.web.hooks import Hooks
+from everturn.web.app import Hooks
 from everturn.web.wire.server import make_app, serve
 from tests.contracts.telegram import TelegramDriver
 from tests.postgres import free_port

@@ -17,8 +17,8 @@ from everturn.operator.rows.overview import counts, recoveries
 from everturn.operator.rows.reading import explain
 from everturn.operator.rules.timeline import timeline
 from everturn.outbox.rules.delivery import Surety
-from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
+from everturn.platform.posted import ApiPlatform
 from everturn.store.interface import Rows, Store
 from everturn.store.open import open_store
 from everturn.testing import FakePlatform, ManualClock, World

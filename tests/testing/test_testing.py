@@ -15,10 +15,10 @@ from everturn.outbox.rules.delivery import Surety
 from everturn.platform.interface import CanPull, CanReadBack, CanSend, TextLimits
 from everturn.sessions.rows.entries import list_entries
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, SendFault, World, key_of
+from everturn.testing.clock import within
 from everturn.testing.matrix import MatrixProxy
 from everturn.testing.model import ScriptedModel
 from everturn.testing.telegram import Telegram, person
-from everturn.testing.waiting import within
 from tests.scenes import die, told, until_all_are_dead
 
 HERE = SessionSource(platform="fake", chat_id="one", user_id="ann")

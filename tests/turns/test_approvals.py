@@ -13,7 +13,7 @@ from everturn.lifecycle.parts import Settings
 from everturn.model import ACTIVE, Effect, Event, Inbound, SessionSource, ToolCall
 from everturn.outbox.rows.replies import events_after
 from everturn.outbox.rules.delivery import MAY_REPEAT, Surety
-from everturn.platform.api import ApiPlatform
+from everturn.platform.posted import ApiPlatform
 from everturn.testing import FakePlatform, ManualClock, SendFault, World
 from tests.scenes import (
     entry_of,

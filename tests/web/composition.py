@@ -17,16 +17,13 @@ from everturn.clock import Clock
 from everturn.home.files import Media
 from everturn.lifecycle.parts import Settings
 from everturn.model import Json
-from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import Platform
-from everturn.platform.v1 import V1Platform
-from everturn.platform.web import WebPlatform
+from everturn.platform.posted import ApiPlatform, V1Platform, WebPlatform
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.testing import World
 from everturn.web.chat.conversations import About
-from everturn.web.chat.files import FileEndpoints
-from everturn.web.chat.messages import Accept
+from everturn.web.chat.messages import Accept, FileEndpoints
 from everturn.web.v1.endpoints import V1Parts
 from everturn.web.wire.limits import Bounds
 from everturn.web.wire.server import PATIENCE_S, FrontSettings, Operations, PageParts, Serving, make_app, serve

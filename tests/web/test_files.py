@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from everturn.home.files import Media
-from everturn.home.rules.files import clean_file_name, served_as, sniffed
+from everturn.home.rules import clean_file_name, served_as, sniffed
 from everturn.web.wire.server import PATIENCE_S
 from tests.waiting import WAIT_S, poll, within
 from tests.web.composition import SHARED, TOKEN, Web, running

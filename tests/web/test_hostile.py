@@ -14,8 +14,7 @@ from everturn.model import Delta, Event
 from everturn.outbox.hub import BACKLOG, KeyWatch, Resync
 from everturn.web.wire.connection import STALLED_S, Connection
 from everturn.web.wire.limits import Bounds
-from everturn.web.wire.room import UNHEARD_MS
-from everturn.web.wire.server import PATIENCE_S
+from everturn.web.wire.server import PATIENCE_S, UNHEARD_MS
 from tests.waiting import WAIT_S, poll, within
 from tests.web.composition import SHARED, TOKEN, Web, running
 from tests.web.test_connection import bodies, keep_waiting, sent, statuses

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from everturn.web.wire.room import room_for
+from everturn.web.wire.server import room_for
 from tests.cli.outside import post
 from tests.cli.program import GatewayProgram
 from tests.waiting import WAIT_S, within

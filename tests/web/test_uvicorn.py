@@ -15,9 +15,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from everturn.web.wire.answers import refusal
 from everturn.web.wire.connection import Connection, GatewayServer, MessageCycle
 from everturn.web.wire.limits import SharedState
+from everturn.web.wire.requests import refusal
 from tests.web.composition import SHARED, Web
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"

@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from everturn.agent.local_program import Order
-from everturn.agent.rules import local_texts
+from everturn.agent.rules import agent_texts
 from everturn.clock import Clock
 from everturn.errors import Unanswerable
 
@@ -132,10 +132,10 @@ class LocalServer:
         """Wait until the model is served; returns its address. Raises Unanswerable with a text for the user."""
         self.start()
         if self._supervising is None:
-            raise Unanswerable(local_texts.not_installed(self._lacks() or WEIGHTS), "local_model")
+            raise Unanswerable(agent_texts.not_installed(self._lacks() or WEIGHTS), "local_model")
         while not isinstance(state := self._state, Address):
             if state is not None:
-                raise Unanswerable(local_texts.not_running(state.why, state.again_s), "local_model")
+                raise Unanswerable(agent_texts.not_running(state.why, state.again_s), "local_model")
             await self._known.wait()
         return state
 
@@ -195,7 +195,7 @@ class LocalServer:
         try:
             wrong = await self._serve(process)
             await _end(process)
-            return wrong or local_texts.ended(process.returncode or 0, await text)
+            return wrong or agent_texts.ended(process.returncode or 0, await text)
         finally:
             self._pid = None
             await asyncio.shield(_end(process))
@@ -212,7 +212,7 @@ class LocalServer:
             async with asyncio.timeout(self._settings.ready_s):
                 line = await process.stdout.readline()
         except TimeoutError:
-            return local_texts.slow(self._settings.ready_s)
+            return agent_texts.slow(self._settings.ready_s)
         try:
             url = msgspec.json.decode(line, type=_Ready).url
         except msgspec.MsgspecError:

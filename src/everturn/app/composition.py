@@ -1,4 +1,4 @@
-"""The composition root: the only module that knows which engine, agent and platforms are used, and how a process ends."""
+"""Composes the gateway of its parts, and the web application in front of it."""
 
 from __future__ import annotations
 
@@ -20,33 +20,38 @@ from everturn import __version__
 from everturn.agent.cache import Cache, CacheLimits
 from everturn.agent.interface import TurnContext
 from everturn.app.agents import AgentParts, Agents
-from everturn.app.front import bounds_of, front_of, media_of, page_of, print_login_link, programs_of
 from everturn.app.gateway_settings import settings_of
 from everturn.app.platforms import chat_platforms, close_all
 from everturn.app.supervisor import watch_supervisor
 from everturn.app.toolsets import ToolParts, Toolsets
 from everturn.clock import SystemClock
+from everturn.commands.rules.registry import REGISTRY
 from everturn.errors import ConfigError, InstanceClosed
-from everturn.home.folder import Home, HomeLock, credentials_folder
+from everturn.home.files import MEGABYTE, Media
+from everturn.home.folder import Home, HomeLock, credentials_folder, reachable
 from everturn.lifecycle.gateway import Gateway, PlannedStop
 from everturn.lifecycle.parts import Settings
 from everturn.model import Json, SessionSource
 from everturn.people.directory import Channels
-from everturn.platform.api import ApiPlatform
+from everturn.people.rules.access import GatewayAddress
 from everturn.platform.interface import Platform
-from everturn.platform.v1 import V1Platform
-from everturn.platform.web import WebPlatform
-from everturn.settings import Config
+from everturn.platform.posted import ApiPlatform, V1Platform, WebPlatform
+from everturn.settings import MAIN, Config, ServerConfig
 from everturn.settings.config import Loaded
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.telemetry.collector import open_tracer
 from everturn.telemetry.logs import set_up_logs
-from everturn.telemetry.loop_delay import watch_delay
+from everturn.telemetry.observing import watch_delay
 from everturn.telemetry.spans import Tracer
-from everturn.web.hooks import Hooks
+from everturn.web.app import Hooks, WebApp
+from everturn.web.chat.conversations import About
+from everturn.web.chat.messages import BYTES_PER_CHAR, ROOM_FOR_THE_REST, FileEndpoints
+from everturn.web.control.keys import LOGIN_S
 from everturn.web.rules import web_texts
-from everturn.web.wire.server import Operations, Serving, bind, make_app
+from everturn.web.v1.endpoints import V1Parts
+from everturn.web.wire.limits import Bounds
+from everturn.web.wire.server import FrontSettings, Operations, PageParts, Serving, bind, make_app
 from everturn.web.wire.server import serve as serve_http
 
 log = structlog.get_logger()
@@ -305,3 +310,55 @@ class Process:
             os._exit(EXIT_FAILED)
         self._asked_at = self._asked_at or now
         self.request_stop("stop", f"signal {signal.Signals(number).name}")
+
+
+# Builds the parts of the HTTP server from the settings: the page, the APIs, its limits, and the first login link.
+
+
+def media_of(home: Home, config: Config) -> Media:
+    """The store of files in the home, with its limits."""
+    limits = config.limits
+    return Media(home.files, int(limits.file_megabytes * MEGABYTE), int(limits.files_megabytes * MEGABYTE))
+
+
+def page_of(platform: WebPlatform, media: Media, config: Config) -> PageParts:
+    """The parts of the page."""
+    commands: tuple[Json, ...] = tuple(
+        {"name": each.name, "arguments": each.arguments, "line": each.line} for each in REGISTRY
+    )
+    return PageParts(
+        chats=platform,
+        files=FileEndpoints(media),
+        about=About(
+            version=__version__,
+            commands=commands,
+            message_chars=config.limits.message_chars,
+            file_bytes=media.most,
+        ),
+    )
+
+
+def programs_of(platform: V1Platform, config: Config) -> V1Parts:
+    """The parts of the OpenAI API: its models are our agents."""
+    return V1Parts(
+        clients=platform,
+        models=(MAIN, *config.agents),
+        most_body=config.limits.message_chars * BYTES_PER_CHAR + ROOM_FOR_THE_REST,
+    )
+
+
+def front_of(server: ServerConfig) -> FrontSettings:
+    """The gateway's address, and how many requests a client may make."""
+    return FrontSettings(place=GatewayAddress(server.host, server.public_url), per_minute=server.requests_per_minute)
+
+
+def bounds_of(server: ServerConfig) -> Bounds:
+    """The limits for connections without a credential."""
+    return Bounds(of_address=server.connections_per_address)
+
+
+async def print_login_link(app: WebApp, server: ServerConfig, url: str, *, again: bool) -> None:
+    """Print a one-time login link on a terminal; never to a log, and not after a restart."""
+    if sys.stdout.isatty() and not again:
+        login = await app.visits.make()
+        print(web_texts.one_login(login.link(server.public_url or reachable(url)), LOGIN_S / 60), flush=True)  # noqa: T201

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from everturn.agent.rules.providers import providers_of
+from everturn.agent.rules.outcomes import providers_of
 from everturn.commands.rules.registry import REGISTRY, canonical
 from everturn.errors import ConfigError
 from everturn.inbox.rules import BacklogRule, MediaRules
@@ -18,7 +18,7 @@ from everturn.people.rules.admission import AccessPolicy, Admission
 from everturn.sessions.rules.keys import Isolation, Route
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.settings import Config, MediaConfig, ResetConfig, RightsConfig, nearest
-from everturn.settings.streaming import given
+from everturn.settings.display import given
 from everturn.turns.rules.spending import SpendingLimits
 from everturn.turns.rules.turns import TurnTimeouts
 

@@ -14,10 +14,10 @@ from everturn.agent.toolbox import Tool, ToolSource
 from everturn.clock import Clock
 from everturn.errors import ConfigError
 from everturn.home.files import MEGABYTE
-from everturn.home.rules.files import is_stored
+from everturn.home.rules import is_stored
 from everturn.model import Effect, SessionSource
 from everturn.settings import Config, McpConfig, ToolsConfig
-from everturn.settings.checks import EVERY
+from everturn.settings.agent import EVERY
 from everturn.store.interface import Store
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Toolsets:
         raise ConfigError(f"{key} names the environment variable {name}, which is not set")
 
     def _read_output(self) -> ToolSource:
-        from everturn.agent.tools.output import OutputSettings, output_tools
+        from everturn.agent.tools.arguments import OutputSettings, output_tools
 
         # Below what the transcript takes: a page is never shortened again.
         settings = OutputSettings(page_chars=min(15_000, self._tools.output_chars * 3 // 4))

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import click
 
-from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn.cli.looking.asking import config_option, home_option, json_option
 from everturn.cli.looking.view import View, look_into
 from everturn.errors import EverturnError
 from everturn.home.folder import Home
@@ -38,7 +38,7 @@ def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # no
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return
-    from everturn.cli.looking.tables import show_table
+    from everturn.cli.looking.asking import show_table
 
     rows = [_reply(each) for each in found["replies"]] + [_message(each) for each in found["messages"]]
     if rows:
@@ -84,7 +84,7 @@ def recoveries(home: Home, config_file: Path | None, as_json: bool) -> None:  # 
     if as_json:
         print(json.dumps({"recoveries": found}, ensure_ascii=False, indent=2))
         return
-    from everturn.cli.looking.tables import show_table
+    from everturn.cli.looking.asking import show_table
 
     if found:
         show_table(RECOVERIES_HEAD, [_recovery(each) for each in found])
@@ -139,14 +139,14 @@ def _message(each: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _row(number: str, what: str, since: object, each: dict[str, Any], why: object) -> tuple[object, ...]:
-    from everturn.cli.looking.tables import moment
+    from everturn.cli.looking.asking import moment
 
     text = " ".join(each["text"].split())[:TEXT_CHARS]
     return number, what, moment(since), each["platform"], each["chat"], each["sender"], why, text
 
 
 def _recovery(each: dict[str, Any]) -> tuple[object, ...]:
-    from everturn.cli.looking.tables import moment
+    from everturn.cli.looking.asking import moment
 
     after = each["back_after_s"]
     # An unclean end is counted from the last heartbeat: the process died then or later.

@@ -1,18 +1,20 @@
-"""`everturn keys`: create, list and revoke access keys for programs."""
+"""`everturn keys`, `login` and `logout`: programs that may speak, and the login link of the page."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
-from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn.cli.looking.asking import ask, base_url, config_option, home_option, json_option
 from everturn.cli.looking.view import look_into
-from everturn.home.folder import Home
+from everturn.errors import EverturnError
+from everturn.home.folder import Holder, Home, holder
 from everturn.people.rules.access import GRANTABLE, MEANINGS
 
 _SCOPES = "; ".join(f"{scope}: {MEANINGS[scope]}" for scope in GRANTABLE)
@@ -53,7 +55,7 @@ def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # no
     if as_json:
         print(json.dumps({"keys": found}, ensure_ascii=False, indent=2))
         return
-    from everturn.cli.looking.tables import moment, show_table
+    from everturn.cli.looking.asking import moment, show_table
 
     head = ("name", "begins with", "scopes", "made", "last used", "revoked", "made by")
     show_table(
@@ -101,3 +103,36 @@ async def _list(home: Home, config_file: Path | None) -> list[dict[str, Any]]:
 async def _revoke(home: Home, config_file: Path | None, name: str, *, with_made: bool) -> dict[str, Any]:
     async with look_into(home, config_file) as view:
         return await view.revoke_key(name, with_made=with_made)
+
+
+# `everturn login` and `everturn logout`: log a browser in to the page, or log all browsers out.
+
+
+@click.command
+@home_option
+def login(home: Home) -> None:
+    """Print a login link for the page. It works once, and soon expires.
+
+    The browser that opens it acts for the owner of this gateway, for 30 days or until it is logged out.
+    """
+    gateway = _running(home)
+    made = ask(home, gateway, "POST", "/control/login", {})
+    minutes = max(1, round((made["expires_at"] - time.time()) / 60))
+    base = str(made.get("public_url") or base_url(gateway)).rstrip("/")
+    click.echo(f"This link works once, within {minutes} minutes:", err=True)
+    print(f"{base}/login#{made['code']}")
+
+
+@click.command
+@home_option
+def logout(home: Home) -> None:
+    """Log every browser out of the page at once."""
+    ended = ask(home, _running(home), "POST", "/control/logout", {})["ended"]
+    print(f"Logged out: {ended} {'browser' if ended == 1 else 'browsers'}.")
+
+
+def _running(home: Home) -> Holder:
+    gateway = holder(home)
+    if gateway is None or not gateway.url:
+        raise EverturnError(f"no gateway runs on {home.path}; start it with `everturn run`")
+    return gateway

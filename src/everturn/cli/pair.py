@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from everturn.cli.looking.options import config_option, home_option, json_option
-from everturn.cli.looking.printable import printable
+from everturn.cli.looking.asking import config_option, home_option, json_option, printable
 from everturn.cli.looking.view import look_into
 from everturn.home.folder import Home
 from everturn.people.rules import people_texts
@@ -31,7 +30,7 @@ def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # no
     if as_json:
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return
-    from everturn.cli.looking.tables import moment, show_table
+    from everturn.cli.looking.asking import moment, show_table
 
     requests = [
         (each["request"], _person(each, "person"), each["name"], moment(each["expires_at"]))

@@ -1,4 +1,4 @@
-"""`everturn config show`: show the settings in force, and where each came from."""
+"""`everturn config` and `version`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from everturn.cli.looking.options import config_option, home_option, json_option
+from everturn import __version__
+from everturn.cli.looking.asking import config_option, home_option, json_option
 from everturn.home.folder import Home
 from everturn.settings.config import Loaded, read_config, shown
 
@@ -59,7 +60,17 @@ def _for_programs(entries: Sequence[Entry], loaded: Loaded, home: Home) -> dict[
 
 
 def _for_people(entries: Sequence[Entry], loaded: Loaded, home: Home) -> None:
-    from everturn.cli.looking.tables import show_table
+    from everturn.cli.looking.asking import show_table
 
     print(f"home  {home.path}\nfile  {loaded.file or 'none (all settings are optional)'}\n")
     show_table(("setting", "value", "from"), [(key, shown(value), origin) for key, value, origin in entries])
+
+
+# `everturn version`.
+
+
+@click.command
+@home_option
+def version(home: Home) -> None:  # noqa: ARG001  every command takes it
+    """Print the version of this program."""
+    print(f"everturn {__version__}")

@@ -13,8 +13,7 @@ from typing import TypeVar
 
 import click
 
-from everturn.cli.looking.client import Unreachable, answers, ask
-from everturn.cli.looking.options import config_option, home_option
+from everturn.cli.looking.asking import Unreachable, answers, ask, config_option, home_option
 from everturn.errors import ConfigError, EverturnError
 from everturn.home.folder import Holder, Home, holder, supervisor
 from everturn.settings.config import DrainConfig, read_config

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everturn.errors import NoRoom, TooLarge
-from everturn.home.rules.files import HEAD_BYTES, Upload, content_id, is_from_content, sniffed, too_large
+from everturn.home.rules import HEAD_BYTES, Upload, content_id, is_from_content, sniffed, too_large
 
 MEGABYTE = 1024 * 1024
 DRAFT = ".draft"

@@ -16,7 +16,7 @@ from everturn import points
 from everturn.agent.interface import Agent, CanDescribe, TurnContext
 from everturn.errors import NoRoom, OutcomeUnknown, Refused, StoreError, TooLarge, TryLater
 from everturn.home.files import Media, SavedFile
-from everturn.home.rules.files import Upload, too_large
+from everturn.home.rules import Upload, too_large
 from everturn.inbox import rules as texts
 from everturn.inbox.rows.attachments import Arrived, Described, MissingFiles, descriptions, settle_attachments
 from everturn.inbox.rules import FetchOutcome

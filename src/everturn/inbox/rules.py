@@ -15,7 +15,7 @@ from msgspec.json import Encoder
 from msgspec.structs import asdict, fields, replace
 
 from everturn.commands.rules.registry import parse_command
-from everturn.home.rules.files import PROGRAM, TEXT, Upload, clean_file_name, size_text, without_addresses
+from everturn.home.rules import PROGRAM, TEXT, Upload, clean_file_name, size_text, without_addresses
 from everturn.model import Attachment, Inbound, StoredFile
 from everturn.outbox.rules.text import storable
 from everturn.people.rules.admission import clean_name

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from everturn import points
 from everturn.commands.rows.commands import ask_about_delivery
 from everturn.errors import FenceLost, OutcomeUnknown, PlatformError, Refused, StoreError, TryLater
-from everturn.home.rules.files import Upload
+from everturn.home.rules import Upload
 from everturn.inbox import rules
 from everturn.lifecycle.parts import Parts
 from everturn.model import Bubble, Reply, SessionSource, StoredFile

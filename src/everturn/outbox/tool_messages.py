@@ -12,7 +12,7 @@ from everturn import points
 from everturn.agent.interface import TurnContext
 from everturn.agent.toolbox import ToolFile
 from everturn.errors import NoRoom
-from everturn.home.rules.files import clean_file_name
+from everturn.home.rules import clean_file_name
 from everturn.lifecycle.parts import Parts
 from everturn.model import SessionSource, StoredFile
 from everturn.outbox.rows.outbox import Posted, ToolMessage, post, was_posted

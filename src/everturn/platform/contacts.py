@@ -13,7 +13,7 @@ from everturn.clock import Clock
 from everturn.model import Json
 from everturn.operator.rows.overview import note_contact
 from everturn.platform.interface import CanPull, CanTellContact, Platform
-from everturn.platform.rules.contact import Reach, reach_of
+from everturn.platform.rules import Reach, reach_of
 from everturn.store.interface import Store
 
 NOTED_EVERY_S = 60.0

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from everturn.model import Attachment, Inbound, ReadTo, SessionSource
 from everturn.outbox.rules.delivery import Surety
-from everturn.platform.rules.contact import RECENT_S
+from everturn.platform.rules import RECENT_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,4 @@
-"""Messages posted over HTTP, for the platforms `api` and `web`. Nothing is sent to these: the event row is the delivery.
-
-The endpoints themselves are in everturn/web; this is the translation they use. An invalid request raises a
-ValueError whose text tells the client what to change.
-"""
+"""The platforms whose messages are posted to us: the HTTP interface, the chat page, and OpenAI-compatible programs."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from everturn.model import Inbound, SessionSource
+from everturn.sessions.rules.keys import PROGRAMS, SINGLE_CALL
 
 ID_CHARS = 200
 CHAT_CHARS = 200
@@ -88,3 +85,58 @@ def fit_name(what: str, text: str, longest: int) -> str:
     if _UNFIT.search(text):
         raise ValueError(f"{what} holds a control character; remove it")
     return text
+
+
+# The HTTP platform `api`: programs post messages and watch events.
+
+
+__all__ = ["CHAT_CHARS", "ID_CHARS", "ApiPlatform", "unique_id"]
+
+
+class ApiPlatform(PostedPlatform):
+    """Programs that post messages and watch events over HTTP. A program with a key is known by the key's name."""
+
+    name = "api"
+
+
+# The platform `web`: the owner at the gateway's own page. Each conversation is a chat of its own.
+
+
+OWNER = "owner"
+
+
+class WebPlatform(PostedPlatform):
+    """The chat page. Whoever is logged in is the owner; other people use other platforms."""
+
+    name = "web"
+    person = OWNER
+
+
+# The platform `v1`: programs that speak the OpenAI API. Nothing is sent to these: the request's row leads to its
+# answer.
+
+
+SESSION_CHARS = 200
+KEY_CHARS = 255
+
+
+class V1Platform:
+    """One client is a chat, and each of its sessions a thread there: no client reaches another's."""
+
+    name = PROGRAMS
+    account = ""
+
+    def session(self, client: str, name: str) -> SessionSource:
+        """The source of a session that the client has named. Raises ValueError with what is wrong with the name."""
+        return self._source(client, "session:" + fit_name("the session's name", name, SESSION_CHARS))
+
+    def call(self, client: str, name: str) -> SessionSource:
+        """The source of a call without a session."""
+        return self._source(client, SINGLE_CALL + name)
+
+    def stored_id(self, client: str, key: str) -> str:
+        """The stored form of a client's Idempotency-Key, which is unique within the client."""
+        return unique_id(client, fit_name("the Idempotency-Key", key, KEY_CHARS))
+
+    def _source(self, client: str, thread: str) -> SessionSource:
+        return SessionSource(platform=self.name, chat_id=client, thread_id=thread, user_id=client)

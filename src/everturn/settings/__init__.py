@@ -6,13 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from everturn.settings.agent import (
-    AGENT_NAME,
-    MAIN,
-    AgentConfig,
-    AgentOverride,
-    RouteConfig,
-)
+from everturn.settings.agent import AGENT_NAME, MAIN, AgentConfig, AgentOverride, McpConfig, RouteConfig, ToolsConfig
 from everturn.settings.core import (
     CHAT_TYPES,
     OVERRIDABLE,
@@ -25,13 +19,9 @@ from everturn.settings.core import (
     SessionsConfig,
     StoreConfig,
 )
-from everturn.settings.display import DisplayConfig
-from everturn.settings.media import MediaConfig
+from everturn.settings.display import DisplayConfig, MediaConfig, StreamingConfig, TelemetryConfig
 from everturn.settings.platforms import MatrixConfig, OwnPlatformConfig, PlatformConfig, PlatformsConfig, TelegramConfig
 from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
-from everturn.settings.streaming import StreamingConfig
-from everturn.settings.telemetry import TelemetryConfig
-from everturn.settings.tools import McpConfig, ToolsConfig
 from everturn.settings.tree import (
     PREFIX,
     PRESENT,

@@ -39,7 +39,7 @@ from everturn.settings import (
     value_at,
     variable_of,
 )
-from everturn.settings.checks import problems_of
+from everturn.settings.agent import problems_of
 from everturn.settings.rules import HIDDEN, NamedTables
 from everturn.settings.tree import settings_of
 

@@ -1,16 +1,16 @@
-"""Records what the loops do: counts for /metrics, and spans of each message where traces are configured.
-Nothing here decides anything, and nothing waits.
-"""
+"""What is observed of the gateway: its work, and the delay of the event loop."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterable
 
 from everturn.clock import Clock
 from everturn.ids import made_at
 from everturn.inbox.rows.inbox import Accepted, AcceptOutcome, Arrival
 from everturn.model import Reply, Usage
-from everturn.telemetry.meters import Meters
+from everturn.telemetry.meters import Histogram, Meters
 from everturn.telemetry.traces import Traces
 from everturn.turns.rows.turn_values import StartedTurn
 from everturn.turns.rules.recovery import RecoveryVerdict
@@ -114,3 +114,21 @@ class Observing:
     def turn_recovered(self, verdict: str) -> None:
         """Count a recovered turn of a dead process."""
         self.meters.recovered[verdict,] += 1
+
+
+# Measures event loop delay: the first sign that something blocks the loop, or that the machine is too small.
+
+
+EVERY_S = 0.25
+
+
+def watch_delay(delays: Histogram) -> None:
+    """Sample the delay of the running loop until it ends; a sample costs two reads of the clock."""
+    loop = asyncio.get_running_loop()
+
+    def sample(due: float) -> None:
+        now = time.perf_counter()
+        delays.add(max(0.0, now - due))
+        loop.call_later(EVERY_S, sample, now + EVERY_S)
+
+    loop.call_later(EVERY_S, sample, time.perf_counter() + EVERY_S)

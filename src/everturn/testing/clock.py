@@ -1,10 +1,12 @@
-"""A clock for tests that only moves when the test advances it."""
+"""A clock that a test moves, and waits for conditions."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Coroutine
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
@@ -51,3 +53,28 @@ class ManualClock:
 
 async def _wait(due: asyncio.Future[None]) -> None:
     await due
+
+
+# Time limits of tests for what must happen, and the report when it did not.
+# A wait that fails does so after 15 seconds and reports what was seen instead. On a slow machine
+# EVERTURN_TEST_PATIENCE stretches all of them: 3 means three times as long.
+
+
+PATIENCE = float(os.environ.get("EVERTURN_TEST_PATIENCE") or 1)
+WAIT_S = 15.0 * PATIENCE
+
+
+class NotSeen(TimeoutError):
+    """What a test waited for did not happen."""
+
+
+@asynccontextmanager
+async def within(seconds: float = WAIT_S, seen: Callable[[], object] = str) -> AsyncIterator[None]:
+    """Limit the time of the block; on a timeout `seen` reports the state that there was instead."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        if isinstance(error, NotSeen):
+            raise
+        raise NotSeen(f"not within {seconds:g} s; seen instead: {seen()}") from None

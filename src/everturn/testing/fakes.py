@@ -20,7 +20,7 @@ from everturn.errors import PlatformError, Refused, TryLater
 from everturn.model import Attachment, Inbound, SessionSource
 from everturn.outbox.rules.delivery import Surety
 from everturn.platform.interface import Channel, Contact, Outgoing, TextLimits
-from everturn.testing.waiting import WAIT_S, within
+from everturn.testing.clock import WAIT_S, within
 
 OPEN_CARD = " [...]"  # how a card that is not closed looks
 

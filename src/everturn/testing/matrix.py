@@ -23,8 +23,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from everturn.http_client import HttpClient
+from everturn.testing.clock import WAIT_S, within
 from everturn.testing.serving import Listening, broken_off
-from everturn.testing.waiting import WAIT_S, within
 
 KINDS = ("flood", "server", "reset", "slow", "error", "hang", "again", "repeat", "limited")
 OF_SYNC = frozenset({"again", "repeat", "limited"})

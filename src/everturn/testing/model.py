@@ -28,8 +28,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from everturn.testing.clock import WAIT_S, within
 from everturn.testing.serving import ConnectionReset, EndingServer
-from everturn.testing.waiting import WAIT_S, within
 
 _NOTE = re.compile(r"^\[System note:.*?\](?:\n\n|$)", re.DOTALL)
 _MESSAGES = '"messages":'

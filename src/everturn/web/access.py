@@ -31,9 +31,8 @@ from everturn.people.rules.access import (
 )
 from everturn.store.interface import Store
 from everturn.web.rules import web_texts
-from everturn.web.wire.answers import CompleteResponse, Header, not_now, refusal, retry_after
-from everturn.web.wire.buckets import Buckets
-from everturn.web.wire.queries import header_of
+from everturn.web.wire.limits import Buckets
+from everturn.web.wire.requests import CompleteResponse, Header, header_of, not_now, refusal, retry_after
 
 T = TypeVar("T")
 VISITOR = "everturn.visitor"

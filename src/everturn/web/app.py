@@ -1,28 +1,41 @@
-"""The web application: authenticates a request, then passes it to its endpoint. Every error is JSON."""
+"""The web application: which endpoint answers, and the webhook endpoint of the platforms."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
-from starlette.requests import ClientDisconnect
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from everturn.errors import StoreError
-from everturn.model import SessionSource
+from everturn.errors import PlatformError, StoreError, StoreUnavailable
+from everturn.model import Inbound, SessionSource
+from everturn.platform.interface import TakesWebhooks
 from everturn.web.access import Access, NotAdmitted, access_check, visitor_of
+from everturn.web.chat.conversations import Transcripts
 from everturn.web.chat.events import EventStreams, Watched
 from everturn.web.chat.messages import Chats, Messages
-from everturn.web.chat.transcripts import Transcripts
-from everturn.web.control.visits import Visits
+from everturn.web.control.keys import Visits
 from everturn.web.rules import web_texts
 from everturn.web.v1.endpoints import BELOW, V1
 from everturn.web.v1.errors import to_openai_error
-from everturn.web.wire.answers import BadRequest, CompleteResponse, Header, answer, not_now, refusal
-from everturn.web.wire.bodies import no_database
-from everturn.web.wire.queries import keepable, place_of, wants_added
+from everturn.web.wire.bodies import RETRY, json_response, no_database, raw_body
+from everturn.web.wire.requests import (
+    BadRequest,
+    CompleteResponse,
+    Header,
+    answer,
+    keepable,
+    not_now,
+    place_of,
+    refusal,
+    wants_added,
+)
 
 log = structlog.get_logger()
 CHATS = b"/api/chats/"
@@ -162,3 +175,39 @@ class WebApp:
 def _in_client_format(scope: Scope, reply: CompleteResponse) -> CompleteResponse:
     """Return an error in the format that clients of this path parse."""
     return to_openai_error(reply) if scope["raw_path"].startswith(BELOW) else reply
+
+
+# The webhook endpoint for platforms: `POST /hooks/PLATFORM/ACCOUNT`. It answers 2xx after the commit, never before.
+
+
+MOST_BODY = 1 << 20
+
+
+class Hooks:
+    """The webhook endpoint. A request without the secret gets 404, whether or not the platform exists."""
+
+    def __init__(self, platforms: Iterable[object], take: Callable[[Inbound], Awaitable[None]]) -> None:
+        self._platforms = {(each.name, each.account): each for each in platforms if isinstance(each, TakesWebhooks)}
+        self._take = take
+
+    async def post(self, request: Request) -> Response:
+        """POST /hooks/PLATFORM/ACCOUNT."""
+        platform = self._platforms.get((request.path_params["platform"], request.path_params["account"]))
+        if platform is None or not platform.admits(dict(request.headers.raw)):
+            raise HTTPException(404)
+        body = await raw_body(request, MOST_BODY)
+        try:
+            heard = await platform.read_webhook(body)
+        except PlatformError as error:
+            return json_response({"error": str(error)}, 503, RETRY)
+        for inbound in heard:
+            try:
+                await self._take(inbound)
+            except StoreUnavailable as error:  # the platform delivers it again
+                return json_response({"error": str(error)}, 503, RETRY)
+            await platform.acknowledge(inbound)
+        return json_response({})
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [Route("/hooks/{platform}/{account}", self.post, methods=["POST"])]

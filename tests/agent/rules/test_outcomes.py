@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.agent.rules.model_texts import FailedCall, no_answer, waiting
+from everturn.agent.rules.agent_texts import FailedCall, no_answer, waiting
 from everturn.agent.rules.outcomes import (
     OUTCOMES,
     AtLast,

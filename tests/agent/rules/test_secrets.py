@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.agent.rules.secrets import HIDDEN, scrub
+from everturn.agent.rules.outcomes import HIDDEN, scrub
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from everturn.agent.tools.addresses import is_public
-from everturn.agent.tools.fetch import Fetch, FetchSettings
+from everturn.agent.tools.fetch import Fetch, FetchSettings, is_public
 from everturn.clock import Clock, SystemClock
 from everturn.testing import ManualClock
 from tests.agent.tools.benches import Bench

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.agent.tools.html_text import text_of
+from everturn.agent.tools.fetch import text_of
 
 PIECES = st.sampled_from(
     ["<", ">", "</", "a", "script", "<!--", "-->", "<p>", "<a href=", '"', "'", "&amp;", " ", "x", "<svg>"]

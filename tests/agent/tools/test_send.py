@@ -8,7 +8,7 @@ from everturn.agent.toolbox import Tool
 from everturn.agent.tools.send import SendSettings, send_tools
 from everturn.model import Effect, Inbound, SessionSource, ToolCall
 from everturn.outbox.rows.replies import events_after
-from everturn.platform.api import ApiPlatform
+from everturn.platform.posted import ApiPlatform
 from everturn.store.interface import Op, sql
 from tests.agent.tools.benches import Bench
 

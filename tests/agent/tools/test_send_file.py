@@ -17,8 +17,8 @@ from everturn.operator.rows.overview import replies
 from everturn.outbox.rows.replies import events_after
 from everturn.outbox.rules.delivery import MAY_REPEAT, Surety
 from everturn.outbox.rules.text import keeps_secrets
-from everturn.platform.api import ApiPlatform
 from everturn.platform.interface import TextLimits
+from everturn.platform.posted import ApiPlatform
 from everturn.store.interface import Op, sql
 from everturn.testing import FakePlatform, FilePlatform, SendFault, key_of
 from tests.agent.tools.benches import Bench

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.home.rules.files import ID_CHARS, Upload, clean_file_name, sees, shown, upload_at, uploads_in
+from everturn.home.rules import ID_CHARS, Upload, clean_file_name, sees, shown, upload_at, uploads_in
 
 A, B = "a" * 22, "b" * 22
 

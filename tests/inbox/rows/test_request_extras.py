@@ -16,7 +16,7 @@ from everturn.turns.rows.recovery import cut_off, suspend_session
 from everturn.turns.rows.turn_values import StartedTurn
 from everturn.turns.rows.turns import finish
 from everturn.turns.rules.recovery import RecoveryVerdict
-from everturn.web.v1.rows.requests import RequestRow, request_by_id, request_by_name
+from everturn.web.v1.rows import RequestRow, request_by_id, request_by_name
 from tests.contracts.store import BY_EVENT, QUEUE, StoreProcess, key_of, living
 
 HISTORY = (Message(role="user", content="a"), Message(role="assistant", content="", calls=(ToolCall("c", "look"),)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.home.rules.files import uploads_in
+from everturn.home.rules import uploads_in
 from everturn.inbox import rules as text
 from everturn.inbox.rules import FetchOutcome
 from everturn.model import Attachment, StoredFile

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.platform.rules.addressed import addressed
+from everturn.platform.rules import addressed
 
 BOT = "everturn_bot"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.platform.interface import Contact
-from everturn.platform.rules.contact import RECENT_S, Reach, reach_of, reach_text
+from everturn.platform.rules import RECENT_S, Reach, reach_of, reach_text
 
 NOW = 1_800_000_000.0
 

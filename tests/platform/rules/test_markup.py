@@ -5,7 +5,7 @@ from time import thread_time
 
 import pytest
 
-from everturn.platform.rules.markup import Dialect, to_html
+from everturn.platform.rules import Dialect, to_html
 
 TELEGRAM = Dialect(bold="b", slanted="i", struck="s")
 MATRIX = Dialect(bold="strong", slanted="em", struck="del", newline="<br>", blocks=True)

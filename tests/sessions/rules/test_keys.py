@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.model import SessionSource
-from everturn.platform.v1 import V1Platform
+from everturn.platform.posted import V1Platform
 from everturn.sessions.rules.keys import Isolation, is_shared, is_single_call, session_key
 from tests.sessions.rules.examples import FEW_AND_MANY
 

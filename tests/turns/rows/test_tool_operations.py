@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.agent.rows.memories import Memory, forget_memory, recall, remember
+from everturn.agent.rows import Memory, forget_memory, recall, remember
 from everturn.errors import FenceLost
 from everturn.model import SessionSource
 from everturn.outbox.rows.outbox import ToolMessage, post

@@ -16,12 +16,12 @@ from everturn.agent.llm.freezing import Prompt, frozen_prompt, with_extras
 from everturn.agent.llm.providers import AgentModels
 from everturn.agent.llm.rendering import Anchored, arguments_of, as_kept, extra_of
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.rules import model_texts
+from everturn.agent.rules import agent_texts
 from everturn.agent.rules.outcomes import CallOutcome
 from everturn.agent.toolbox import Toolbox, ToolSource
 from everturn.clock import Clock, SystemClock
 from everturn.errors import Spent
-from everturn.home.rules.files import sees
+from everturn.home.rules import sees
 from everturn.model import Message, ToolCall
 from everturn.sessions.rules.transcript import arranged
 
@@ -88,7 +88,7 @@ class LlmAgent:
                 work.used.add(call.id)
             await turn.step(text, calls, run, extra=extra, usage=got.used)
             work.steps += 1
-        return Answer(model_texts.too_many_steps(self._settings.max_steps), cut=True)
+        return Answer(agent_texts.too_many_steps(self._settings.max_steps), cut=True)
 
     def sees(self, turn: TurnContext) -> bool:
         """Whether the turn's first model is given pictures."""

@@ -17,7 +17,7 @@ from everturn.agent.llm.pictures import pictures_of
 from everturn.agent.llm.providers import AgentModels, call_settings
 from everturn.agent.llm.rendering import Anchored, rendered
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.rules.model_texts import FailedCall, no_answer, waiting
+from everturn.agent.rules.agent_texts import FailedCall, no_answer, waiting
 from everturn.agent.rules.outcomes import (
     LONG_WAIT_S,
     OUTCOMES,
@@ -30,7 +30,7 @@ from everturn.agent.rules.outcomes import (
 )
 from everturn.clock import Clock
 from everturn.errors import ConfigError, EverturnError, Unanswerable
-from everturn.home.rules.files import sees
+from everturn.home.rules import sees
 from everturn.model import Message, Usage
 from everturn.sessions.rules.transcript import estimated_tokens
 

@@ -12,7 +12,7 @@ from pydantic_ai.messages import BinaryContent
 
 from everturn.agent.folder import Folder
 from everturn.agent.toolbox import ToolError
-from everturn.home.rules.files import HEAD_BYTES, Upload, shown, sniffed
+from everturn.home.rules import HEAD_BYTES, Upload, shown, sniffed
 from everturn.model import Message
 
 MOST = 20  # in one request

@@ -25,7 +25,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from everturn.home.rules.files import Upload, uploads_in
+from everturn.home.rules import Upload, uploads_in
 from everturn.model import Message, RowOutcome, ToolCall
 from everturn.people.rules.admission import authored
 from everturn.sessions.rules.notes import with_note

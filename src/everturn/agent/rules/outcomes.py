@@ -1,7 +1,9 @@
-"""The outcomes of a model call, as one table: how often it is retried, whether a fallback model follows, what the user gets."""
+"""The outcomes of a model call: what a failure means for the turn, whose model it was, and keys that no text may show."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -147,3 +149,43 @@ def outcome_table() -> str:
         for kind, each in OUTCOMES.items()
     )
     return head + "\n".join(rows) + "\n"
+
+
+# The provider of a model: a key goes to its own provider only, or to the address that was set together with the key.
+
+
+# One provider's protocols, each under a name of its own: they share its address and its key.
+_PROTOCOLS = dict.fromkeys(("openai-chat", "openai-responses", "openai-decisions"), "openai")
+
+
+def provider_of(model: str) -> str:
+    """The provider of `provider:name`."""
+    name = model.partition(":")[0]
+    return _PROTOCOLS.get(name, name)
+
+
+def providers_of(*models: str) -> tuple[str, ...]:
+    """The providers of these models, each once."""
+    return tuple(dict.fromkeys(provider_of(model) for model in models if model))
+
+
+# Removes keys from every text that leaves: errors, notices, the journal and the log.
+
+
+HIDDEN = "[hidden]"
+_SHORTEST = 6  # a shorter "secret" would blank out ordinary words
+_KEY_LIKE = re.compile(
+    r"(?:sk|pk|rk|xai|gsk|key|ghp|gho|hf|AIza)[-_][A-Za-z0-9_\-*.]{6,}"
+    r"|AIza[A-Za-z0-9_\-]{20,}"
+    r"|(?i:(?<=bearer )|(?<=basic ))[A-Za-z0-9._~+/=\-*]{6,}"
+    r"|(?i:(?<=api_key=)|(?<=api-key=)|(?<=apikey=)|(?<=token=)|(?<=password=)|(?<=secret=))[^\s&\"']{3,}"
+)
+_USER_IN_URL = re.compile(r"(?<=://)[^\s/@:]+:[^\s/@]+(?=@)")
+
+
+def scrub(text: str, secrets: Iterable[str | None] = ()) -> str:
+    """Replace the known secrets in a text, and what looks like one."""
+    for secret in secrets:
+        if secret and len(secret) >= _SHORTEST:
+            text = text.replace(secret, HIDDEN)
+    return _USER_IN_URL.sub(HIDDEN, _KEY_LIKE.sub(HIDDEN, text))

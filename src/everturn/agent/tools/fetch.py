@@ -1,25 +1,195 @@
-"""The tool `fetch_page`: public addresses only, checked for every hop and connected to by the very address that was checked."""
+"""The tool that fetches web pages: from public addresses only, as text."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import unescape
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from itertools import islice
 from typing import Annotated
+from urllib.parse import urljoin
 
 import httpx2
 
 from everturn.agent.toolbox import Tool, ToolError, ToolPlace
-from everturn.agent.tools.addresses import is_public
-from everturn.agent.tools.arguments import Arguments, Text, says, tool
-from everturn.agent.tools.html_text import text_of
-from everturn.agent.tools.limits import within
+from everturn.agent.tools.arguments import Arguments, Text, says, tool, within
 from everturn.clock import Clock
 from everturn.http_client import HttpClient
 from everturn.model import Effect
+
+_NOT_PUBLIC_4 = tuple(
+    map(
+        IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
+        ),
+    )
+)
+_PUBLIC_6 = IPv6Network("2000::/3")  # the only part of the IPv6 address space that is routed
+_NOT_PUBLIC_6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
+_NAT64 = IPv6Network("64:ff9b::/96")
+_SIX_TO_FOUR = IPv6Network("2002::/16")
+
+
+def is_public(text: str) -> bool:
+    """Whether an IP address is public; an IPv6 address that carries an IPv4 one is judged by the latter."""
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address):
+        return _is_public_6(address)
+    return not any(address in network for network in _NOT_PUBLIC_4) and address.is_global
+
+
+def _is_public_6(address: IPv6Address) -> bool:
+    inner = _inner(address)
+    if inner is not None:
+        return is_public(str(inner))
+    return address in _PUBLIC_6 and not any(address in network for network in _NOT_PUBLIC_6) and address.is_global
+
+
+def _inner(address: IPv6Address) -> IPv4Address | None:
+    """The IPv4 address inside an IPv6 one: mapped, translated (NAT64) or tunnelled (6to4)."""
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    if address in _SIX_TO_FOUR:
+        return IPv4Address((int(address) >> 80) & 0xFFFF_FFFF)
+    return address.ipv4_mapped
+
+
+# Extracts the text of a web page in one pass from left to right, in linear time whatever the page holds.
+
+
+_TAG = re.compile(r"/?([a-zA-Z][a-zA-Z0-9]{0,20})")
+_HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]{1,2000})"|'([^']{1,2000})'|([^\s"'>]{1,2000}))""", re.IGNORECASE)
+_SILENT = {
+    name: re.compile(f"</{name}", re.IGNORECASE)
+    for name in ("script", "style", "template", "noscript", "svg", "head", "iframe", "title")
+}
+_BREAKS = frozenset(
+    [
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "br",
+        "dd",
+        "div",
+        "dl",
+        "dt",
+        "fieldset",
+        "figure",
+        "footer",
+        "form",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "header",
+        "hr",
+        "li",
+        "main",
+        "nav",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "table",
+        "td",
+        "th",
+        "title",
+        "tr",
+        "ul",
+    ]
+)
+_LONGEST_TAG = 10_000
+MOST_PIECES = 200_000  # no honest page has as many
+_SPACES = re.compile(r"[ \t\r\f\v\u00a0]+")
+_LINES = re.compile(r"\s*\n\s*")
+
+
+def text_of(page: str, address: str) -> str:
+    """The visible text of a page, a line for each block; links carry their address."""
+    title = re.search(r"<title[^>]{0,200}>([^<]{1,300})", page, re.IGNORECASE)
+    text = "".join(islice(_pieces(page, address), MOST_PIECES))
+    body = _LINES.sub("\n", _SPACES.sub(" ", text)).strip()
+    return f"{' '.join(unescape(title[1]).split())}\n\n{body}" if title else body
+
+
+def _pieces(page: str, address: str) -> Iterator[str]:
+    place, link = 0, ""
+    while (start := page.find("<", place)) >= 0:
+        yield unescape(page[place:start])
+        place = _after(page, start)
+        name = _TAG.match(page, start + 1)
+        if name is None:
+            if place == start + 1:
+                yield "<"
+            continue
+        kind = name[1].lower()
+        if kind == "a":
+            yield link
+            link = "" if page[start + 1] == "/" else _target(page[start:place], address)
+        elif kind in _BREAKS:
+            yield "\n"
+    yield unescape(page[place:])
+
+
+def _after(page: str, start: int) -> int:
+    """The position behind what begins here: a tag, a comment, or an element that shows no text."""
+    if page.startswith("<!--", start):
+        end = page.find("-->", start + 4)
+        return end + 3 if end >= 0 else len(page)
+    if not (page[start + 1 : start + 2].isalpha() or page[start + 1 : start + 2] in {"/", "!", "?"}):
+        return start + 1  # a sign of its own
+    end = page.find(">", start, start + _LONGEST_TAG)
+    if end < 0:
+        return start + 1
+    name = _TAG.match(page, start + 1)
+    closing = _SILENT.get(name[1].lower()) if name and page[start + 1] != "/" else None
+    if closing is None:
+        return end + 1
+    found = closing.search(page, end)
+    return found.start() if found else len(page)
+
+
+def _target(tag: str, address: str) -> str:
+    found = _HREF.search(tag)
+    if not found:
+        return ""
+    try:
+        target = urljoin(address, unescape(found[1] or found[2] or found[3]).strip())
+    except ValueError:
+        return ""
+    return f" ({target})" if target.startswith(("http://", "https://")) and len(target) <= 500 else ""
+
+
+# The tool `fetch_page`: public addresses only, checked for every hop and connected to by the very address that was
+# checked.
+
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})

@@ -12,7 +12,7 @@ from typing import Annotated
 from everturn.agent.folder import Entry, Folder
 from everturn.agent.toolbox import Tool, ToolError, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
-from everturn.home.rules.files import upload_at
+from everturn.home.rules import upload_at
 from everturn.model import Effect
 
 READ = "Read a text file. One that the user dropped into the conversation is read by its address, /files/..."

@@ -23,8 +23,7 @@ from mcp.shared.message import SessionMessage
 
 from everturn.agent.toolbox import ToolError
 from everturn.agent.tools.children import Child
-from everturn.agent.tools.error_log import ErrorLog
-from everturn.agent.tools.mcp import LinkLost, McpTool
+from everturn.agent.tools.mcp import ErrorLog, LinkLost, McpTool
 from everturn.http_client import HttpClient
 from everturn.model import Json
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from everturn.agent.interface import TurnContext
-from everturn.agent.rows.memories import Memory, forget_memory, recall, remember
+from everturn.agent.rows import Memory, forget_memory, recall, remember
 from everturn.agent.toolbox import Tool, ToolError, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.clock import Clock

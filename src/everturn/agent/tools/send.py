@@ -15,7 +15,7 @@ from everturn.agent.interface import TurnContext
 from everturn.agent.toolbox import Tool, ToolError, ToolFile, ToolPlace
 from everturn.agent.tools.arguments import Arguments, Text, says, tool
 from everturn.errors import NoRoom, TooLarge
-from everturn.home.rules.files import upload_at
+from everturn.home.rules import upload_at
 from everturn.model import Effect, SessionSource
 from everturn.outbox.rules.text import keeps_secrets, will_be_sent
 from everturn.people.rows.directory import Directory

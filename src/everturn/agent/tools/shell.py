@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from everturn.agent.toolbox import Tool, ToolError, ToolPlace
-from everturn.agent.tools.arguments import Arguments, Text, says, tool
+from everturn.agent.tools.arguments import Arguments, Text, says, tool, within
 from everturn.agent.tools.children import Child, scrubbed
-from everturn.agent.tools.limits import within
 from everturn.clock import Clock
 from everturn.errors import ToolFailed
 from everturn.model import Effect

@@ -1,4 +1,4 @@
-"""Shows a chat: plain lines for programs; on a terminal a prompt that stays below what arrives."""
+"""What `everturn chat` shows, and how far it was read."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import shutil
 import sys
 import threading
 from typing import Protocol
+from urllib.parse import quote
 
-from everturn.cli.looking.printable import printable
+from everturn.cli.looking.asking import printable
 from everturn.commands.rules.registry import COMMANDS
+from everturn.home.folder import Home
 
 PROMPT = "> "
 _CLEAR_ROW = "\r\x1b[K"
@@ -170,3 +172,31 @@ def screen_for_this_terminal() -> ChatScreen:
     """The full screen for a capable terminal, else plain lines."""
     capable = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     return Terminal() if capable else Plain()
+
+
+# Stores how far a chat was read from this home: the id of the last event, in an owner-only file.
+
+
+class ReadPosition:
+    """The last event of a chat that was shown; 0 when there was none."""
+
+    def __init__(self, home: Home, chat: str) -> None:
+        self._file = home.path / f"chat-{quote(chat, safe='')}.last"
+        self.last = self._read()
+
+    def _read(self) -> int:
+        try:
+            return max(0, int(self._file.read_text(encoding="ascii")))
+        except (OSError, ValueError):
+            return 0
+
+    def move(self, number: int) -> None:
+        """Save the last event shown. If the disk refuses, events are shown again after the next start."""
+        self.last = number
+        draft = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+                stream.write(f"{number}\n")
+            draft.replace(self._file)
+        except OSError:
+            draft.unlink(missing_ok=True)

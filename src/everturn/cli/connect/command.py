@@ -9,11 +9,9 @@ from typing import Any
 
 import click
 
-from everturn.cli.connect.first_owner import choose, has_terminal, make_owner
 from everturn.cli.connect.matrix import matrix
-from everturn.cli.connect.shared import PATIENCE_S, enable, keep, secret
-from everturn.cli.looking.options import PATH, home_option
-from everturn.cli.looking.printable import printable
+from everturn.cli.connect.shared import PATIENCE_S, choose, enable, has_terminal, keep, make_owner, secret
+from everturn.cli.looking.asking import PATH, home_option, printable
 from everturn.cli.rules.connect_texts import (
     Bot,
     DirectSender,

@@ -16,9 +16,17 @@ from urllib.parse import quote, urlsplit
 
 import click
 
-from everturn.cli.connect.first_owner import has_terminal, make_owner
-from everturn.cli.connect.shared import PATIENCE_S, enable, keep, prompt_for, secret, secret_in
-from everturn.cli.looking.options import PATH, home_option
+from everturn.cli.connect.shared import (
+    PATIENCE_S,
+    enable,
+    has_terminal,
+    keep,
+    make_owner,
+    prompt_for,
+    secret,
+    secret_in,
+)
+from everturn.cli.looking.asking import PATH, home_option
 from everturn.cli.rules import connect_texts as texts
 from everturn.errors import EverturnError
 from everturn.home.folder import Home, holder

@@ -1,7 +1,8 @@
-"""Helpers to connect a platform: read a secret without showing it, save it in a private file, add a table to the settings."""
+"""What connecting a platform shares: secrets, settings, and its first owner."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -12,7 +13,8 @@ from typing import Any
 
 import click
 
-from everturn.cli.rules.connect_texts import nobody_to_ask
+from everturn.cli.rules import connect_texts as texts
+from everturn.cli.rules.connect_texts import DirectSender, nobody_to_ask
 from everturn.errors import ConfigError, EverturnError
 from everturn.home.folder import Home
 
@@ -105,3 +107,32 @@ def _replace(file: Path, text: str, mode: int | None) -> None:
 
 def _why(error: OSError | UnicodeError) -> str:
     return error.strerror or type(error).__name__ if isinstance(error, OSError) else "it is not text"
+
+
+# Names the first owner while a platform is connected, so that no pairing code is needed.
+
+
+def has_terminal() -> bool:
+    """Whether standard input is a terminal, so that a person can answer prompts."""
+    return sys.stdin.isatty()
+
+
+def choose(newest_first: list[DirectSender]) -> str | None:
+    """Ask for each person who wrote to the bot whether they are the owner; returns the first, or None."""
+    for each in newest_first:
+        if click.confirm(texts.is_it_you(each), default=True, err=True):
+            return each.id
+    if not newest_first:
+        click.echo(texts.NOBODY_WROTE, err=True)
+    return None
+
+
+def make_owner(file: Path, person: str) -> str:
+    """Add the owner to the settings, unless these have owners already; returns what was done, as text."""
+    rights = settings_in(file)[1].get("rights")
+    owners = rights.get("owners") if isinstance(rights, dict) else None
+    if isinstance(owners, list) and person in owners:
+        return texts.is_owner(person)
+    if rights is not None or not add_table(file, f"[rights]\nowners = [{json.dumps(person)}]\n"):
+        return texts.add_owner(person, str(file))
+    return texts.is_owner(person)

@@ -18,14 +18,22 @@ from everturn.people.rows.access import list_keys, revoke_key
 from everturn.people.rows.admission import StoppedKey, approve_person, list_people
 from everturn.people.rows.admission import revoke as revoke_rows
 from everturn.people.rows.pairing import Approval, Paired, approve_code, approve_request, list_pairings
-from everturn.platform.api import ApiPlatform
+from everturn.platform.posted import ApiPlatform
 from everturn.sessions.rows.entries import list_entries
 from everturn.store.interface import Store
 from everturn.store.open import open_store
-from everturn.web.chat.looking import timelines
-from everturn.web.control.channels import give_alias, list_channels, take_alias
+from everturn.web.chat.conversations import timelines
 from everturn.web.control.keys import key_json, make_key
-from everturn.web.control.pairing import ApproveRequest, NotApproved, allow, approve, revoke
+from everturn.web.control.people import (
+    ApproveRequest,
+    NotApproved,
+    allow,
+    approve,
+    give_alias,
+    list_channels,
+    revoke,
+    take_alias,
+)
 from everturn.web.rules import web_texts
 
 Json = dict[str, Any]

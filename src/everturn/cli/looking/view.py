@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from everturn.cli.looking.client import Unreachable, answers, ask
+from everturn.cli.looking.asking import Unreachable, answers, ask
 from everturn.errors import EverturnError, HomeLocked
 from everturn.home.folder import Holder, Home, HomeLock, holder
 from everturn.operator.rules import operator_texts

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
-from everturn.home.rules.files import Upload
+from everturn.home.rules import Upload
 from everturn.outbox.rules.delivery import MAY_REPEAT, marked
 
 Unit = Callable[[str], int]

@@ -10,7 +10,7 @@ from everturn.commands.rules.registry import parse_command
 from everturn.inbox.rules import STILL, in_reply, placeholders
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.platform.matrix.rooms import MatrixRoom
-from everturn.platform.matrix.rules.text import for_us, without_fallback
+from everturn.platform.matrix.rules import for_us, without_fallback
 from everturn.platform.matrix.wire import CHOICES, Content, MatrixEvent, as_it_reads, content_of, event_id_of, is_media
 
 NAME = "matrix"

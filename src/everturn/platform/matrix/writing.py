@@ -20,8 +20,7 @@ from everturn.platform.interface import Choice, Outgoing, TextLimits
 from everturn.platform.matrix.calls import Homeserver, best_effort
 from everturn.platform.matrix.history import is_last
 from everturn.platform.matrix.rooms import KnownRooms
-from everturn.platform.matrix.rules.errors import MatrixNotFound
-from everturn.platform.matrix.rules.text import NO_PLAIN_TEXT, TEXT_WEIGHT, exact_html, to_html, weight
+from everturn.platform.matrix.rules import NO_PLAIN_TEXT, TEXT_WEIGHT, MatrixNotFound, exact_html, to_html, weight
 from everturn.platform.matrix.wire import CHOICES, MARKS, MatrixEvent, content_of, understood
 
 KEY = "org.everturn.key"

@@ -36,16 +36,14 @@ from everturn.inbox.rules import ALBUM_S
 from everturn.model import Inbound, SessionSource
 from everturn.people.rules.access import NO_RIGHTS, Rights, menu
 from everturn.platform.interface import Contact
-from everturn.platform.telegram.albums import Albums
-from everturn.platform.telegram.calls import TelegramRequests, done
-from everturn.platform.telegram.changes import RecentEdits
-from everturn.platform.telegram.reading import NAME, TelegramReader
-from everturn.platform.telegram.rules.albums import undecided, whole
-from everturn.platform.telegram.rules.edits import folded
+from everturn.platform.telegram.reading import NAME, Albums, RecentEdits, TelegramReader
+from everturn.platform.telegram.rules import folded, undecided, whole
 from everturn.platform.telegram.wire import (
     UNREADABLE,
     WANTED,
+    TelegramRequests,
     Update,
+    done,
     read_answer,
     read_batch,
     read_number,

@@ -1,14 +1,15 @@
-"""Turns a Telegram update into an Inbound, or into None when it is not for us."""
+"""What Telegram sends, as messages: who said what where, albums, and edits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from everturn.commands.rules.registry import parse_command
 from everturn.inbox.rules import in_reply, placeholders
 from everturn.model import Attachment, Heard, Inbound, SessionSource
-from everturn.platform.rules.addressed import addressed
+from everturn.platform.rules import addressed
+from everturn.platform.telegram.rules import album_of, folded, taken
 from everturn.platform.telegram.wire import Location, Press, TelegramFile, TelegramMessage, Update, User
 
 TYPES = {"private": "dm", "group": "group", "supergroup": "group", "channel": "channel"}
@@ -191,3 +192,103 @@ def _attachment(kind: str, file: TelegramFile, mime: str) -> Attachment:
         family=file.set_name or "",
         moving=file.is_animated or file.is_video,
     )
+
+
+# Albums that arrive by webhook in groups where our name must be mentioned.
+# Telegram posts the next message of a chat only after the last was answered, so that a photo has to be acknowledged
+# before the one with our name arrives. Until then it is here, in memory only: a message that is not for us is not
+# stored. A crash at that moment loses the photo. By polling nothing is acknowledged before the album is decided.
+
+
+REMEMBERED_S = 5.0  # how long the next part of an album may take
+MOST_ALBUMS = 200  # albums at once; the oldest is forgotten
+
+
+@dataclass(slots=True)
+class Album:
+    """An album that is arriving."""
+
+    heard_at: float
+    named: bool = False
+    parts: dict[str, Inbound] = field(default_factory=dict)  # by id: those that are not stored
+
+
+class Albums:
+    """The albums of the last seconds."""
+
+    def __init__(self) -> None:
+        self._albums: dict[tuple[str | None, str | None], Album] = {}
+
+    def add(self, inbound: Inbound, now: float) -> list[Inbound]:
+        """The messages to take now: with the first part that names us all earlier parts, in the order of the album."""
+        self.forget(now)
+        if inbound.album is None or inbound.what is not Heard.SAID:
+            return [inbound]
+        album = self._albums.pop(album_of(inbound), None) or Album(now)
+        self._albums[album_of(inbound)] = album
+        album.heard_at, album.named = now, album.named or not inbound.only_with_album
+        album.parts[inbound.id] = inbound
+        if not album.named:
+            return [inbound]  # an earlier process may have stored one that names us
+        return [taken(each) for each in sorted(album.parts.values(), key=_number)]
+
+    def mark_stored(self, inbound: Inbound) -> None:
+        """Forget a part that is stored, unless it still waits for one that names us."""
+        album = self._albums.get(album_of(inbound))
+        if album is not None and not inbound.only_with_album:
+            album.parts.pop(inbound.id, None)
+
+    def forget(self, now: float) -> None:
+        """Forget old albums."""
+        kept = [(which, album) for which, album in self._albums.items() if now - album.heard_at < REMEMBERED_S]
+        self._albums = dict(kept[-MOST_ALBUMS:])
+
+
+def _number(part: Inbound) -> int:
+    return int(part.source.message_id or 0)
+
+
+# Edits that arrive by webhook concurrently with the message they change: concurrent requests have no order.
+# An edit that arrives before its message, or while that is being stored, finds nothing to change in the database. It
+# is here for some seconds, in memory only: a crash between the two leaves the message with its first text.
+
+
+MOST_EDITS = 1000
+
+
+class RecentEdits:
+    """The edits of the last seconds, and the messages that are being stored; each by the message's id, the oldest first."""
+
+    def __init__(self) -> None:
+        self._edits: dict[str, tuple[float, tuple[Inbound, ...]]] = {}
+        self._storing: dict[str, tuple[float, tuple[Inbound, ...]]] = {}
+
+    def add(self, inbounds: Sequence[Inbound], now: float) -> list[Inbound]:
+        """The messages to take now: each with the text of its last edit, and edits after the message they change."""
+        self.forget(now)
+        return [each for inbound in inbounds for each in self._add(inbound, now)]
+
+    def _add(self, inbound: Inbound, now: float) -> list[Inbound]:
+        match inbound.what:
+            case Heard.EDITED:
+                of = inbound.of or ""
+                _, before = self._edits.pop(of, (now, ()))
+                self._edits[of] = now, (*(each for each in before if each.id != inbound.id), inbound)
+                return [*self._storing.get(of, (now, ()))[1], inbound]
+            case Heard.SAID:
+                edits = self._edits.get(inbound.id, (now, ()))[1]
+                revised = folded([inbound, *sorted(edits, key=lambda each: each.edition or 0)])[0]
+                self._storing[inbound.id] = now, (revised,)
+                return [revised]
+            case _:
+                return [inbound]
+
+    def mark_stored(self, inbound: Inbound) -> None:
+        """Record that a message is stored."""
+        self._storing.pop(inbound.id, None)
+
+    def forget(self, now: float) -> None:
+        """Forget old edits: only the oldest are looked at."""
+        for found in (self._edits, self._storing):
+            while found and (len(found) > MOST_EDITS or now - next(iter(found.values()))[0] >= REMEMBERED_S):
+                del found[next(iter(found))]

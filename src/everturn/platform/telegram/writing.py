@@ -18,9 +18,18 @@ from everturn.model import Attachment, SessionSource
 from everturn.outbox.rules.delivery import Surety
 from everturn.outbox.rules.text import utf16
 from everturn.platform.interface import Choice, Outgoing, TextLimits
-from everturn.platform.telegram.calls import done
-from everturn.platform.telegram.rules.errors import AlreadyGone, ChatMoved, NoThread, NotModified, Unfit, Unparsed
-from everturn.platform.telegram.rules.text import exact_html, shows, to_html
+from everturn.platform.telegram.rules import (
+    AlreadyGone,
+    ChatMoved,
+    NoThread,
+    NotModified,
+    Unfit,
+    Unparsed,
+    exact_html,
+    shows,
+    to_html,
+)
+from everturn.platform.telegram.wire import done
 from everturn.platform.tls import trusted
 
 log = structlog.get_logger()

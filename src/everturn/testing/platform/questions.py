@@ -28,8 +28,8 @@ from everturn.platform.interface import (
 from everturn.sessions.rules.keys import session_key
 from everturn.store.open import open_store
 from everturn.testing import OPEN_CARD, ScriptedAgent, World
+from everturn.testing.clock import WAIT_S, within
 from everturn.testing.platform.driver import ABILITIES, Adapter, Driver, Pauses
-from everturn.testing.waiting import WAIT_S, within
 
 TRIES = 10
 ERRORS: dict[str, tuple[type[PlatformError], int]] = {  # the error that is raised, and how many messages people see

@@ -10,11 +10,10 @@ Every behaviour names the page of the documentation that it follows. Two client 
 python-telegram-bot and aiogram, work with it in our tests. `TelegramProcess` runs it in a process of its own.
 """
 
-from everturn.testing.telegram.elsewhere import TelegramProcess
 from everturn.testing.telegram.people import Person, group, person, topic, upgrade
 from everturn.testing.telegram.serving import TelegramServer
 from everturn.testing.telegram.state import BOT_ID, TOKEN
-from everturn.testing.telegram.telegram import BotFault, Telegram
+from everturn.testing.telegram.telegram import BotFault, Telegram, TelegramProcess
 
 __all__ = [
     "BOT_ID",

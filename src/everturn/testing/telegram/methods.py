@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from everturn.testing.telegram.entities import parsed, units
 from everturn.testing.telegram.people import kept, topic
-from everturn.testing.telegram.state import BOT_ID, ApiError, ChatState, Hook, Object, bad
+from everturn.testing.telegram.state import BOT_ID, ApiError, ChatState, Hook, Object, bad, parsed, units
 from everturn.testing.telegram.telegram import Telegram
 
 TEXT_UNITS = 4096  # sendMessage: "1-4096 characters after entities parsing"

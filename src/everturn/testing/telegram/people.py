@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from everturn.testing.telegram.entities import found_in
-from everturn.testing.telegram.state import ChatState, Object
+from everturn.testing.telegram.state import ChatState, Object, found_in
 from everturn.testing.telegram.telegram import Telegram
 
 FIRST_PERSON = 1001

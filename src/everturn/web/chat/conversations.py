@@ -1,4 +1,4 @@
-"""The page's own endpoints: the list of conversations, one conversation, its events, and its messages."""
+"""The conversations of a person: the list, the transcripts, the search, titles, and what the page asks for."""
 
 from __future__ import annotations
 
@@ -14,23 +14,136 @@ from starlette.types import Receive, Scope, Send
 
 from everturn.clock import Clock
 from everturn.model import Event, Json, Message, SessionSource
+from everturn.operator.rows.reading import explain, transcript
 from everturn.sessions.rows.conversations import (
     ConversationView,
     add_conversation,
     list_conversations,
     messages_after,
+    parent_of,
     search_conversations,
     show_conversation,
     show_earlier,
     state_name,
 )
-from everturn.store.interface import Store
+from everturn.sessions.rows.entries import find_entry
+from everturn.store.interface import Op, Store, sql
 from everturn.web.access import Access, access_check
 from everturn.web.chat.events import EventStreams, Watched
 from everturn.web.chat.messages import Chats, Messages
-from everturn.web.wire.answers import BadRequest, encode
 from everturn.web.wire.bodies import NO_STORE, json_response
-from everturn.web.wire.queries import place_of, query_of, wants_added, whole
+from everturn.web.wire.requests import (
+    BadRequest,
+    CompleteResponse,
+    answer,
+    encode,
+    place_of,
+    query_of,
+    refusal,
+    wants_added,
+    whole,
+)
+
+SESSION_OF_KEY = "SELECT 1 FROM session WHERE session_id=$1 AND key=$2"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTranscript:
+    """A session of a chat and its messages; no session before the first message."""
+
+    session_id: str | None
+    messages: list[Message]
+    parent: str | None = None  # the session that was compacted into this one
+
+
+def chat_transcript(key: str, session_id: str | None, after: int, limit: int) -> Op[ChatTranscript | None]:
+    """Return the transcript of the key's session, or of another session of the key; None if the key has no such session."""
+    if session_id is not None:
+        if not (yield sql(SESSION_OF_KEY, session_id, key)):
+            return None
+    else:
+        entry = yield from find_entry(key)
+        session_id = entry.session_id if entry else None
+    if session_id is None:
+        return ChatTranscript(None, [])
+    return ChatTranscript(
+        session_id, (yield from transcript(session_id, after, limit)), (yield from parent_of(session_id))
+    )
+
+
+def timelines(names: list[str]) -> Op[list[Json]]:
+    """Return the timelines of the messages with any of these ids."""
+    found: dict[object, Json] = {}
+    for name in names:
+        for message in (yield from explain(name)):
+            found.setdefault((message["platform"], message["account"], message["id"]), message)
+    return list(found.values())
+
+
+# The transcript of a chat's session, as JSON.
+
+
+MOST_MESSAGES = 10_000
+
+
+class TranscriptCall(msgspec.Struct, frozen=True):
+    """A tool call of a transcript."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class TranscriptRow(msgspec.Struct, frozen=True):
+    """A message of a transcript."""
+
+    role: str
+    content: str
+    tool_calls: list[TranscriptCall]
+    tool_call_id: str | None
+    at: float
+    outcome: str | None  # "stopped": an answer that was cut off; "failed", "skipped": a tool call; else null
+
+
+class TranscriptPage(msgspec.Struct, frozen=True):
+    """A transcript or a part of it; `next` is the `after` of the following part.
+
+    `parent` is the session that was compacted into this one.
+    """
+
+    session_id: str | None
+    messages: list[TranscriptRow]
+    next: int | None
+    parent: str | None
+
+
+class Transcripts:
+    """`GET /api/chats/{chat}/transcript`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def __call__(self, key: str, scope: Scope, send: Send) -> None:
+        """Send the messages of the current session, or of `?session=`."""
+        query = query_of(scope)
+        after, limit = whole(query, "after", 0), whole(query, "limit", MOST_MESSAGES, MOST_MESSAGES)
+        found = await self._store.read(chat_transcript, key, query.get("session"), after, limit)
+        if found is None:
+            await answer(send, refusal(404, "this chat has no such session; omit `session` for the current one"))
+            return
+        rows = found.messages
+        following = rows[-1].seq if rows and len(rows) == limit else None
+        page = TranscriptPage(found.session_id, [_line(row) for row in rows], following, found.parent)
+        await answer(send, CompleteResponse(200, encode(page)))
+
+
+def _line(row: Message) -> TranscriptRow:
+    calls = [TranscriptCall(call.id, call.name, call.arguments) for call in row.calls]
+    return TranscriptRow(row.role, row.content, calls, row.call_id, row.at, row.outcome)
+
+
+# The page's own endpoints: the list of conversations, one conversation, its events, and its messages.
+
 
 LISTED = 200
 MOST_LISTED = 1_000

@@ -19,7 +19,7 @@ from everturn.outbox.rows.replies import event_range, events_after
 from everturn.store.interface import Store
 from everturn.web.rules import web_texts
 from everturn.web.rules.sharing import may_take
-from everturn.web.wire.answers import answer, encode, not_now, refusal, retry_after
+from everturn.web.wire.requests import answer, encode, not_now, refusal, retry_after
 
 __all__ = ["Delta", "EventSource", "EventStreams", "Watched"]
 T = TypeVar("T")

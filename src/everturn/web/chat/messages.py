@@ -1,20 +1,40 @@
-"""Accepts posted messages: acknowledged after the commit and not before."""
+"""Messages that are posted, files that are uploaded and fetched, and the files of the page itself."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from everturn import points
-from everturn.errors import Conflict, EverturnError, Full, StoreUnavailable, TooLong
+from everturn.errors import Conflict, EverturnError, Full, NoRoom, StoreUnavailable, TooLarge, TooLong
+from everturn.home.files import Media, SavedFile
+from everturn.home.rules import Upload, clean_file_name, served_as
 from everturn.inbox.rows.inbox import Accepted, AcceptOutcome
 from everturn.model import Inbound, SessionSource
 from everturn.web.access import visitor_of
-from everturn.web.wire.answers import CompleteResponse, answer, encode, not_now, refusal, retry_after
-from everturn.web.wire.queries import header_of
+from everturn.web.wire.bodies import json_response
+from everturn.web.wire.requests import (
+    BadRequest,
+    CompleteResponse,
+    answer,
+    encode,
+    header_of,
+    not_now,
+    refusal,
+    retry_after,
+)
 
 Accept = Callable[[Inbound], Awaitable[Accepted]]
 # A character of a JSON string is at most two escapes of six bytes.
@@ -113,3 +133,127 @@ def _refusal(error: EverturnError) -> CompleteResponse:
             return refusal(413, str(error))
         case _:
             return not_now(f"the message is not stored yet: {error}; send it again with the same id")
+
+
+# Upload and download of files in conversations: limited in size, and never served as anything that could run.
+# A message refers to a file by its path (`/files/ID/NAME`), in Markdown. A file is complete on disk before the
+# response returns its path (`everturn.home.files`).
+
+
+_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+
+
+class FileEndpoints:
+    """The endpoints of files."""
+
+    def __init__(self, media: Media) -> None:
+        self._media = media
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/files", self.post, methods=["POST"]),
+            Route("/files/{id}/{name}", self.get, methods=["GET"]),
+        ]
+
+    async def post(self, request: Request) -> Response:
+        """`POST /files?name=...`: the body is the file."""
+        name = clean_file_name(request.query_params.get("name", ""))
+        try:
+            kept = await self._media.keep(name, _not_empty(request.stream()))
+        except TooLarge as error:
+            raise HTTPException(413, str(error)) from error
+        except NoRoom as error:
+            raise HTTPException(507, str(error)) from error
+        upload = kept.upload
+        body = {"id": upload.id, "name": upload.name, "size": kept.size, "type": served_as(kept.type)}
+        return json_response(body | {"url": upload.address}, 201)
+
+    async def get(self, request: Request) -> Response:
+        """`GET /files/ID/NAME`: an image inline, everything else as attachment."""
+        found = await asyncio.to_thread(self._find, request.path_params["id"], request.path_params["name"])
+        if found is None:
+            raise HTTPException(404, "no such file; it may have been removed from the gateway's home")
+        kind = served_as(found.type)
+        how = "inline" if kind.startswith("image/") else "attachment"
+        headers = {"cache-control": "private, max-age=31536000, immutable"}
+        path = self._media.path_of(found.upload)
+        return FileResponse(path, 200, headers, kind, filename=found.upload.name, content_disposition_type=how)
+
+    def _find(self, number: str, name: str) -> SavedFile | None:
+        if not _ID.fullmatch(number):
+            return None
+        return self._media.find(Upload(number, clean_file_name(name)))
+
+
+async def _not_empty(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    some = False
+    async for part in parts:
+        some = some or bool(part)
+        yield part
+    if not some:
+        raise BadRequest("the file is empty")
+
+
+# Serves the files of the chat page and the operations page, read once at start. They contain no data of anybody, so
+# they need no login; the data that they show does.
+
+
+FOLDER = Path(__file__).parents[1] / "page"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
+}
+NAMED = {
+    "/": "index.html",
+    "/ops": "ops/ops.html",
+    "/login": "login.html",
+    "/offline.js": "offline.js",
+    "/favicon.ico": "icon.svg",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """One file as it is served."""
+
+    body: bytes
+    type: str
+    tag: str
+
+
+def read_page(folder: Path = FOLDER) -> dict[str, PageFile]:
+    """Read all files of the pages, by relative path."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in TYPES:
+            body = path.read_bytes()
+            files[path.relative_to(folder).as_posix()] = PageFile(
+                body, TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+            )
+    return files
+
+
+class PageFiles:
+    """`GET /`, `/ops`, `/login` and `/assets/...`. Browsers revalidate their copy each time."""
+
+    def __init__(self) -> None:
+        self._files = read_page()
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [*(Route(path, self.get) for path in NAMED), Route("/assets/{name:path}", self.get)]
+
+    async def get(self, request: Request) -> Response:
+        """Serve one file."""
+        name = NAMED.get(request.url.path) or request.path_params.get("name", "")
+        found = self._files.get(name)
+        if found is None:
+            raise HTTPException(404)
+        headers = {"etag": found.tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == found.tag:
+            return Response(status_code=304, headers=headers)
+        return Response(found.body, 200, headers, found.type)

@@ -18,11 +18,11 @@ from everturn.people.rules.access import KeyScope
 from everturn.sessions.rows.entries import list_entries
 from everturn.store.interface import Store
 from everturn.web.access import visitor_of
-from everturn.web.chat.looking import timelines
+from everturn.web.chat.conversations import timelines
 from everturn.web.chat.messages import Chats
 from everturn.web.rules import web_texts
 from everturn.web.wire.bodies import RETRY, json_response, small_body
-from everturn.web.wire.queries import query_of, whole
+from everturn.web.wire.requests import query_of, whole
 
 MOST_SESSIONS = 1_000
 COUNTS_S = 2.0

@@ -10,11 +10,9 @@ from starlette.routing import BaseRoute, Route
 
 from everturn.people.rules.access import OPEN_PAGES, is_page
 from everturn.web.openapi.describing import Schema, Served, document, plain
-from everturn.web.openapi.table import chats, described
-from everturn.web.openapi.table_ops import SEVERAL
-from everturn.web.openapi.table_v1 import V1
-from everturn.web.wire.answers import encode
+from everturn.web.openapi.table import SEVERAL, V1, chats, described
 from everturn.web.wire.bodies import NO_STORE
+from everturn.web.wire.requests import encode
 
 PATH = "/openapi.json"
 

@@ -1,24 +1,26 @@
-"""Descriptions of all endpoints, for the OpenAPI document."""
+"""Every endpoint: its method, path, scope and shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
 
 from everturn.people.rules.access import GRANTABLE
 from everturn.platform.posted import CHAT_CHARS, ID_CHARS, Post
-from everturn.web.chat.conversations import MOST_LISTED
+from everturn.web.chat.conversations import MOST_LISTED, MOST_MESSAGES, TranscriptPage
 from everturn.web.chat.messages import Receipt
-from everturn.web.chat.transcripts import MOST_MESSAGES, TranscriptPage
-from everturn.web.control.channels import AliasRequest, UnaliasRequest
 from everturn.web.control.endpoints import MOST_SESSIONS, StopRequest
-from everturn.web.control.keys import NAME_CHARS, NewKey
-from everturn.web.control.pairing import AllowRequest, ApproveRequest, RevokeRequest
-from everturn.web.control.visits import Code
+from everturn.web.control.keys import NAME_CHARS, Code, NewKey
+from everturn.web.control.people import AliasRequest, AllowRequest, ApproveRequest, RevokeRequest, UnaliasRequest
 from everturn.web.openapi import shapes
 from everturn.web.openapi.describing import STREAM, Body, Error, Operation, Parameter, ResponseDoc, Schema, Served
-from everturn.web.openapi.table_ops import OPERATIONS
-from everturn.web.openapi.table_v1 import V1
-from everturn.web.wire.queries import LARGEST
+from everturn.web.ops.acting import ID_CHARS as ACTION_ID_CHARS
+from everturn.web.ops.acting import MessageAct, PeopleAct, ReplyAct, SessionAct
+from everturn.web.ops.looking import MOST_LISTED as MOST_ON_A_PAGE
+from everturn.web.ops.looking import QUERY_CHARS, SESSION_STATES
+from everturn.web.wire.requests import LARGEST
 
 NO_CONTROLS = "^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+$"
 NOT_BLANK = "^[^\u0000]*[^\\s\u0000][^\u0000]*$"
@@ -191,3 +193,189 @@ CONTROL: Mapping[Served, Operation] = {
 def described(message_chars: int) -> Mapping[Served, Operation]:
     """Return the descriptions of all endpoints."""
     return {**chats(message_chars), **page(message_chars), **CONTROL, **OPERATIONS, **V1}
+
+
+# Descriptions of the operator's endpoints and of the webhook endpoint.
+
+
+OPS_TAG = "operations"
+NO_NUL: Schema = {"type": "string", "pattern": "^[^\u0000]*$"}
+LIMIT = Parameter("limit", "Maximum number of items.", {"type": "integer", "minimum": 0, "maximum": MOST_ON_A_PAGE})
+NEXT_PAGE = Parameter(
+    "after", "The `next` of the previous page.", {"type": "integer", "minimum": 0, "maximum": LARGEST}
+)
+PRINTABLE: Schema = {"minLength": 1, "pattern": "^[ -~]+$"}  # other printable letters are accepted, too
+KEY: Schema = {**PRINTABLE, "maxLength": 2_000}
+NUMBER: Schema = {"pattern": "^[0-9]{1,18}$"}
+# A place in the list of sessions: a time and a number.
+AFTER_SESSION = Parameter(
+    "after", "The `next` of the previous page.", {**TEXT, "pattern": r"^[0-9]{1,10}\.[0-9]{1,6}:[0-9]{1,18}$"}
+)
+
+
+def _one_of(name: str, text: str, *choices: str) -> Parameter:
+    return Parameter(name, text, {"type": "string", "enum": list(choices)})
+
+
+def _show(summary: str, shape: type, *parameters: Parameter) -> Operation:
+    return Operation(
+        summary=summary, tag=OPS_TAG, parameters=parameters, answers={200: ResponseDoc(shape.__doc__ or "", shape)}
+    )
+
+
+def _act(what: str, body: type, target: str) -> Operation:
+    limits = {"id": {**PRINTABLE, "maxLength": ACTION_ID_CHARS}, target: KEY if target == "key" else NUMBER}
+    return Operation(
+        summary=f"Act on {what}, once for each id.",
+        tag=OPS_TAG,
+        body=Body(body, limits),
+        answers={
+            200: ResponseDoc("Done.", shapes.ActionResult),
+            409: ResponseDoc("Not possible, and why.", Error),
+        },
+    )
+
+
+# Routes that match several paths.
+SEVERAL: Mapping[str, tuple[str, ...]] = {
+    "/ops/api/{what}/act": tuple(f"/ops/api/{what}/act" for what in ("sessions", "inbox", "outbox"))
+}
+OPERATIONS: Mapping[Served, Operation] = {
+    ("GET", "/ops/api/overview"): _show("State of the gateway, counts, instances, platforms and recoveries.", shapes.Overview),
+    ("GET", "/ops/api/turns"): _show(
+        "Open turns, or recently ended ones.", shapes.TurnPage, _one_of("state", "Which.", "open", "recent"), NEXT_PAGE, LIMIT
+    ),
+    ("GET", "/ops/api/sessions"): _show(
+        "Sessions by state.", shapes.SessionPage, _one_of("state", "Which.", *SESSION_STATES),
+        Parameter("q", "Text that they contain.", {**NO_NUL, "maxLength": QUERY_CHARS}), AFTER_SESSION, LIMIT,
+    ),
+    ("GET", "/ops/api/inbox"): _show(
+        "Queued messages, or dead letters.", shapes.Inbox, _one_of("state", "Which.", "queued", "dead"), NEXT_PAGE, LIMIT
+    ),
+    ("GET", "/ops/api/outbox"): _show(
+        "Pending replies, replies of unknown delivery, or dead letters.", shapes.OutboxPage,
+        _one_of("state", "Which.", "pending", "unknown", "dead"), NEXT_PAGE, LIMIT,
+    ),
+    ("GET", "/ops/api/explain"): _show(
+        "Timelines of the messages with an id.", shapes.Explained,
+        Parameter("message", "The message's id.", {**NO_NUL, "minLength": 1}, required=True),
+    ),
+    ("GET", "/ops/api/trends"): _show("Metrics over time.", shapes.Trends, _one_of("hours", "How far back.", "24", "168", "720")),
+    ("GET", "/ops/api/events"): Operation(
+        summary="Stream hints that something changed.", tag=OPS_TAG, answers={200: ResponseDoc("Server-sent events.", media=STREAM, schema=TEXT)}
+    ),
+    ("GET", "/ops/api/people"): _show("Access requests and people of chat platforms.", shapes.AccessOverview),
+    ("POST", "/ops/api/people/act"): Operation(
+        summary="Approve or revoke a person, once for each id.", tag=OPS_TAG,
+        body=Body(PeopleAct, {"id": {**PRINTABLE, "maxLength": ACTION_ID_CHARS}}), answers={
+            200: ResponseDoc("Done.", shapes.ActionResult), 409: ResponseDoc("Not possible, and why.", Error),
+        },
+    ),
+    ("POST", "/ops/api/sessions/act"): _act("a session", SessionAct, "key"),
+    ("POST", "/ops/api/inbox/act"): _act("a dead message", MessageAct, "inbox"),
+    ("POST", "/ops/api/outbox/act"): _act("a reply", ReplyAct, "reply"),
+    ("POST", "/hooks/{platform}/{account}"): Operation(
+        summary="Webhook of a platform; the platform sends its own secret.", tag="platforms", everybody=True,
+        parameters=(Parameter("platform", "The platform.", TEXT, "path"), Parameter("account", "The gateway's account.", TEXT, "path")),
+        body=Body(None), answers={200: ResponseDoc("Committed.", schema={"type": "object"})},
+    ),
+}  # fmt: skip
+
+
+# Descriptions of the OpenAI API, as far as this gateway has it.
+
+
+V1_TAG = "openai"
+HEADER: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}
+SESSION = Parameter("X-Everturn-Session", "The gateway keeps the conversation under this name.", HEADER, "header")
+REPEAT = Parameter("Idempotency-Key", "A repeated request with the same key gets the same answer.", HEADER, "header")
+
+
+class ErrorDetail(msgspec.Struct, frozen=True):
+    """What is wrong, and where."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """An error in the OpenAI format."""
+
+    error: ErrorDetail
+
+
+class Model(msgspec.Struct, frozen=True):
+    """An agent of this gateway."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    """The agents of this gateway."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+class RequestBase(msgspec.Struct, frozen=True):
+    """Fields of every request; the rest is as in the OpenAI API."""
+
+    model: str
+    stream: bool = False
+
+
+class CompletionRequest(RequestBase, frozen=True, kw_only=True):
+    """A request for a completion."""
+
+    messages: list[dict[str, Any]]
+
+
+class Input(RequestBase, frozen=True, kw_only=True):
+    """A request for a response."""
+
+    input: str | list[dict[str, Any]]
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """A completion."""
+
+    id: str
+    object: Literal["chat.completion"]
+    choices: list[dict[str, Any]]
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A response."""
+
+    id: str
+    object: Literal["response"]
+    status: str
+    output: list[dict[str, Any]]
+
+
+def _ask(summary: str, body: type, answer: type) -> Operation:
+    return Operation(
+        summary=summary, tag=V1_TAG, parameters=(SESSION, REPEAT), body=Body(body), errors=ErrorBody,
+        answers={200: ResponseDoc("The answer; with `stream` as server-sent events.", answer)},
+    )  # fmt: skip
+
+
+def _v1_look(summary: str, shape: type, *parameters: Parameter) -> Operation:
+    answers = {200: ResponseDoc(shape.__doc__ or "", shape)}
+    return Operation(summary=summary, tag=V1_TAG, parameters=parameters, answers=answers, errors=ErrorBody)
+
+
+_NAME = Parameter("model", "The agent.", {"type": "string", "minLength": 1}, "path")
+_ID = Parameter("response_id", "The response.", {"type": "string", "minLength": 1}, "path")
+V1: Mapping[Served, Operation] = {
+    ("POST", "/v1/chat/completions"): _ask("Talk to an agent.", CompletionRequest, Completion),
+    ("POST", "/v1/responses"): _ask("Talk to an agent.", Input, Response),
+    ("GET", "/v1/responses/{response_id}"): _v1_look("A stored response.", Response, _ID),
+    ("GET", "/v1/models"): _v1_look("The agents.", ModelList),
+    ("GET", "/v1/models/{model}"): _v1_look("One agent.", Model, _NAME),
+}

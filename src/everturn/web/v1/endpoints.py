@@ -21,7 +21,7 @@ from everturn.web.access import Access, access_check
 from everturn.web.chat.events import EventSource, until_gone
 from everturn.web.chat.messages import Accept, bounded_body, person_of
 from everturn.web.rules.sharing import may_take
-from everturn.web.v1.chat import ChatStream, completion
+from everturn.web.v1.answers import ChatStream, Following, NoAudience, ResponseStream, completion, response
 from everturn.web.v1.errors import (
     NotPossible,
     error_reply,
@@ -31,11 +31,10 @@ from everturn.web.v1.errors import (
     problem_reply,
     stopping,
 )
-from everturn.web.v1.following import Following, NoAudience
-from everturn.web.v1.responses import ResponseStream, response
-from everturn.web.v1.rows.requests import RequestRow, calls_asked, first_start, request_by_id, request_by_name
-from everturn.web.v1.rules.answers import CompletionError, FinishedAnswer, verdict
-from everturn.web.v1.rules.requests import (
+from everturn.web.v1.rows import RequestRow, calls_asked, first_start, request_by_id, request_by_name
+from everturn.web.v1.rules import (
+    CompletionError,
+    FinishedAnswer,
     MalformedRequest,
     ParsedRequest,
     SessionInput,
@@ -45,9 +44,9 @@ from everturn.web.v1.rules.requests import (
     read_response,
     to_session,
     to_standalone,
+    verdict,
 )
-from everturn.web.wire.answers import CompleteResponse, answer, encode, retry_after
-from everturn.web.wire.queries import header_of
+from everturn.web.wire.requests import CompleteResponse, answer, encode, header_of, retry_after
 
 BELOW = b"/v1/"
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"

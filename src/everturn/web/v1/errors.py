@@ -6,9 +6,8 @@ import msgspec
 
 from everturn.errors import Conflict, EverturnError, Full, TooLong
 from everturn.model import Json
-from everturn.web.v1.rules.answers import CompletionError
-from everturn.web.v1.rules.requests import MalformedRequest
-from everturn.web.wire.answers import RETRY_AFTER_S, CompleteResponse, Header, encode, retry_after
+from everturn.web.v1.rules import CompletionError, MalformedRequest
+from everturn.web.wire.requests import RETRY_AFTER_S, CompleteResponse, Header, encode, retry_after
 
 NO_RETRY: Header = (b"x-should-retry", b"false")
 _INVALID = "invalid_request_error"

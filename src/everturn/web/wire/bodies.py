@@ -13,7 +13,7 @@ from everturn.errors import StoreError
 from everturn.model import Json
 from everturn.web.access import NotAdmitted, visitor_of
 from everturn.web.rules import web_texts
-from everturn.web.wire.answers import RETRY_AFTER_S, BadRequest, encode
+from everturn.web.wire.requests import RETRY_AFTER_S, BadRequest, encode
 
 MOST_BODY = 16_384
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # as JSON escapes it; after another backslash it is plain text

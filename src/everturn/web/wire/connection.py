@@ -17,8 +17,8 @@ from everturn.people.rules.access import network_of
 from everturn.web.access import visitor_of
 from everturn.web.app import WebApp
 from everturn.web.rules.web_texts import NO_ROOM
-from everturn.web.wire.answers import RETRY_AFTER_S, Header, answer, refusal, retry_after
 from everturn.web.wire.limits import Bounds, SharedState
+from everturn.web.wire.requests import RETRY_AFTER_S, Header, answer, refusal, retry_after
 
 MOST_HEAD = 65_536
 MOST_LINES = 100

@@ -1,8 +1,9 @@
-"""Builds the web application, listens, and shuts down quickly."""
+"""The HTTP server, and the open files that it needs."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
 import sys
@@ -21,31 +22,22 @@ from everturn.people.rules.access import GatewayAddress
 from everturn.store.interface import Store
 from everturn.telemetry.meters import Meters
 from everturn.web.access import Access
-from everturn.web.app import WebApp
-from everturn.web.chat.conversations import About, Conversations
+from everturn.web.app import Hooks, WebApp
+from everturn.web.chat.conversations import About, Conversations, Transcripts
 from everturn.web.chat.events import EventSource, EventStreams
-from everturn.web.chat.files import FileEndpoints
-from everturn.web.chat.messages import Accept, Chats, Messages
-from everturn.web.chat.page_files import PageFiles
-from everturn.web.chat.transcripts import Transcripts
-from everturn.web.control.channels import ChannelList
+from everturn.web.chat.messages import Accept, Chats, FileEndpoints, Messages, PageFiles
 from everturn.web.control.endpoints import Control, control_routes
-from everturn.web.control.keys import Keys
+from everturn.web.control.keys import Keys, Visits
 from everturn.web.control.metrics import Metrics
-from everturn.web.control.pairing import Pairing, PeopleDesk
-from everturn.web.control.visits import Visits
-from everturn.web.hooks import Hooks
+from everturn.web.control.people import ChannelList, Pairing, PeopleDesk
 from everturn.web.openapi.endpoint import OpenApi
-from everturn.web.ops.acting import ActionEndpoints, OperatorActions
-from everturn.web.ops.changes import ChangeSource, ChangeStream
-from everturn.web.ops.looking import OpsReadEndpoints
-from everturn.web.ops.people import PeopleEndpoints, PeopleOperator
+from everturn.web.ops.acting import ActionEndpoints, OperatorActions, PeopleEndpoints, PeopleOperator
+from everturn.web.ops.looking import ChangeSource, ChangeStream, OpsReadEndpoints
 from everturn.web.v1.endpoints import V1, V1Parts
 from everturn.web.wire.bodies import HANDLERS
 from everturn.web.wire.connection import Connection, GatewayServer
-from everturn.web.wire.headers import headers
 from everturn.web.wire.limits import MOST_CONNECTIONS, Bounds
-from everturn.web.wire.room import enable_keepalive, room_for
+from everturn.web.wire.requests import headers
 
 HEARTBEAT_S = 15.0
 PATIENCE_S = 30.0
@@ -238,3 +230,46 @@ def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
     else:
         why = f"{error.strerror}; choose an address of this machine with --host (or server.host)"
     return ConfigError(f"cannot listen on {host} port {port}: {why}")
+
+
+# Open files for connections: raises the limit of the process, and lets TCP keepalive close connections whose peer is
+# gone.
+
+
+SPARE = 512  # open files for everything else: the store, models, tools
+LEAST = 64  # however low the limit is
+IDLE_S, EVERY_S, TIMES = 30, 10, 3  # TCP keepalive probes to a silent peer
+UNHEARD_MS = 60_000  # how long sent data may stay unacknowledged
+
+
+if sys.platform == "win32":
+
+    def room_for(connections: int) -> int:
+        """Return `connections`: Windows has no such limit."""
+        return connections
+else:
+    import resource
+
+    def room_for(connections: int) -> int:
+        """Raise the limit of open files for this many connections. Returns how many connections fit."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        allowed, wanted = (_many(soft), connections + SPARE)
+        if allowed < wanted:
+            with contextlib.suppress(ValueError, OSError):  # it stays as it is
+                resource.setrlimit(resource.RLIMIT_NOFILE, (int(min(wanted, _many(hard))), hard))
+            allowed = _many(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        return int(min(connections, max(LEAST, allowed - SPARE)))
+
+    def _many(limit: int) -> float:
+        return float("inf") if limit == resource.RLIM_INFINITY else limit
+
+
+def enable_keepalive(listener: socket.socket) -> None:
+    """Let the system close connections whose peer is gone without a FIN; accepted sockets inherit it."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    wanted = {"TCP_KEEPIDLE": IDLE_S, "TCP_KEEPINTVL": EVERY_S, "TCP_KEEPCNT": TIMES, "TCP_USER_TIMEOUT": UNHEARD_MS}
+    for name, value in wanted.items():
+        option = getattr(socket, name, None)  # not every system has each
+        if option is not None:
+            with contextlib.suppress(OSError):
+                listener.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -4,7 +4,7 @@ import pytest
 
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 from everturn.pauses import asked_s
-from everturn.platform.matrix.rules.errors import Forbidden, MatrixNotFound, error_of
+from everturn.platform.matrix.rules import Forbidden, MatrixNotFound, error_of
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 import pytest
 
 from everturn.errors import EverturnError, OutcomeUnknown, Refused, StoreUnavailable, TryLater
-from everturn.platform.matrix.rules.errors import Forbidden
-from everturn.platform.matrix.rules.invitations import LONGEST_WAIT_S, MOST_FAILURES, RetryInvitation, after_failure
+from everturn.platform.matrix.rules import LONGEST_WAIT_S, MOST_FAILURES, Forbidden, RetryInvitation, after_failure
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.platform.matrix.rules.text import for_us, to_html, weight, without_fallback
+from everturn.platform.matrix.rules import for_us, to_html, weight, without_fallback
 
 US, NAME = "@everturn:x.example", "Ever Turn"
 MARKS = ["**", "*", "_", "~~", "`", "```", "\n", "\n```py\n", "[a](https://x.example/?a=1&b=2)", "# ", "> ", "- ", "<b>", "&amp;", "😀", " ", "word"]  # fmt: skip

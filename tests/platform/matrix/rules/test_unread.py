@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.platform.matrix.rules.unread import is_hopeless, is_loud
+from everturn.platform.matrix.rules import is_hopeless, is_loud
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.model import Heard, Inbound, SessionSource
-from everturn.platform.telegram.rules.albums import undecided, whole
+from everturn.platform.telegram.rules import undecided, whole
 
 
 def part(number: str, album: str | None = "a", *, named: bool = False, chat: str = "team") -> Inbound:

@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.model import Attachment, Heard, Inbound, SessionSource
-from everturn.platform.telegram.rules.edits import folded
+from everturn.platform.telegram.rules import folded
 
 FILE = Attachment(kind="document", ref="f")
 

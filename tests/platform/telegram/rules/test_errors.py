@@ -4,15 +4,7 @@ import pytest
 
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
 from everturn.pauses import LONGEST_S, pause_s
-from everturn.platform.telegram.rules.errors import (
-    AlreadyGone,
-    ChatMoved,
-    NoThread,
-    NotModified,
-    Unfit,
-    Unparsed,
-    error_of,
-)
+from everturn.platform.telegram.rules import AlreadyGone, ChatMoved, NoThread, NotModified, Unfit, Unparsed, error_of
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.outbox.rules.text import utf16
-from everturn.platform.telegram.rules.text import shows, to_html
-from everturn.testing.telegram.entities import parsed
+from everturn.platform.telegram.rules import shows, to_html
+from everturn.testing.telegram.state import parsed
 
 MARKS = ["**", "*", "_", "~~", "`", "```", "\n", "\n```py\n", "[a](https://x.example/?a=1&b=2)", "# ", "> ", "- ", "<b>", "&amp;", "😀", " ", "word"]  # fmt: skip
 

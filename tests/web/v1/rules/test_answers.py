@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from everturn.model import InboxState, ToolCall, TurnState, Usage
-from everturn.web.v1.rules.answers import CompletionError, FinishedAnswer, Pending, RequestProgress, grown, verdict
+from everturn.web.v1.rules import CompletionError, FinishedAnswer, Pending, RequestProgress, grown, verdict
 
 CALL = ToolCall("c", "look")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from everturn.model import Message, ToolCall
-from everturn.web.v1.rules.requests import (
+from everturn.web.v1.rules import (
     IGNORED,
     REFUSED,
     MalformedRequest,
