@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import click
 
-from everturn.cli.looking.asking import config_option, home_option, json_option
 from everturn.cli.looking.view import View, look_into
+from everturn.cli.options import config_option, home_option, json_option
 from everturn.errors import EverturnError
 from everturn.home.folder import Home
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 
-from everturn.cli.looking.asking import ask, base_url, config_option, home_option, json_option
+from everturn.cli.looking.asking import ask, base_url
 from everturn.cli.looking.view import look_into
+from everturn.cli.options import config_option, home_option, json_option
 from everturn.errors import EverturnError
 from everturn.home.folder import Holder, Home, holder
 from everturn.people.rules.access import GRANTABLE, MEANINGS

@@ -11,8 +11,9 @@ from typing import Any
 
 import click
 
-from everturn.cli.looking.asking import config_option, home_option, json_option, printable
+from everturn.cli.looking.asking import printable
 from everturn.cli.looking.view import look_into
+from everturn.cli.options import config_option, home_option, json_option
 from everturn.home.folder import Home
 from everturn.operator.rules.operator_texts import session_text
 

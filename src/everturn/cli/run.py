@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from everturn.app.supervisor import supervise as keep_alive
-from everturn.cli.looking.asking import config_option, home_option
+from everturn.cli.options import config_option, home_option
 from everturn.errors import HomeLocked
 from everturn.home.folder import Home, HomeLock, holder
 from everturn.settings.config import Loaded, read_config

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from everturn import __version__
-from everturn.cli.looking.asking import config_option, home_option, json_option
+from everturn.cli.options import config_option, home_option, json_option
 from everturn.home.folder import Home
 from everturn.settings.config import Loaded, read_config, shown
 

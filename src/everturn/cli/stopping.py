@@ -13,7 +13,8 @@ from typing import TypeVar
 
 import click
 
-from everturn.cli.looking.asking import Unreachable, answers, ask, config_option, home_option
+from everturn.cli.looking.asking import Unreachable, answers, ask
+from everturn.cli.options import config_option, home_option
 from everturn.errors import ConfigError, EverturnError
 from everturn.home.folder import Holder, Home, holder, supervisor
 from everturn.settings.config import DrainConfig, read_config

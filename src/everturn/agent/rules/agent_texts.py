@@ -1,4 +1,4 @@
-"""The texts of agents: what people read when a model fails or is loaded, and what a model is told."""
+"""The texts of agents: what people read when a model fails or is loaded, and the prompt of a model."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ import click
 import httpx2
 
 from everturn.cli.chat.screen import ChatScreen, ReadPosition, screen_for_this_terminal
-from everturn.cli.looking.asking import Unreachable, ask, base_url, error_text, home_option
+from everturn.cli.looking.asking import Unreachable, ask, base_url, error_text
+from everturn.cli.options import home_option
 from everturn.errors import EverturnError
 from everturn.home.folder import Holder, Home, holder
 

@@ -11,7 +11,8 @@ import click
 
 from everturn.cli.connect.matrix import matrix
 from everturn.cli.connect.shared import PATIENCE_S, choose, enable, has_terminal, keep, make_owner, secret
-from everturn.cli.looking.asking import PATH, home_option, printable
+from everturn.cli.looking.asking import printable
+from everturn.cli.options import PATH, home_option
 from everturn.cli.rules.connect_texts import (
     Bot,
     DirectSender,

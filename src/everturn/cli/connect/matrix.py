@@ -26,7 +26,7 @@ from everturn.cli.connect.shared import (
     secret,
     secret_in,
 )
-from everturn.cli.looking.asking import PATH, home_option
+from everturn.cli.options import PATH, home_option
 from everturn.cli.rules import connect_texts as texts
 from everturn.errors import EverturnError
 from everturn.home.folder import Home, holder

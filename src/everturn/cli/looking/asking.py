@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -20,25 +17,6 @@ from rich.text import Text
 
 from everturn.errors import EverturnError
 from everturn.home.folder import Holder, Home, reachable
-
-
-def _found(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Home:
-    return Home.find(given, os.environ)
-
-
-PATH = click.Path(path_type=Path)
-home_option = click.option(
-    "--home",
-    metavar="DIR",
-    type=PATH,
-    callback=_found,
-    help="The gateway's home directory [default: $EVERTURN_HOME or ~/.everturn].",
-)
-config_option = click.option(
-    "--config", "config_file", metavar="FILE", type=PATH, help="The settings file [default: everturn.toml in the home]."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-
 
 # Removes control characters from text before it is printed to a terminal.
 
