@@ -15,7 +15,7 @@ from bench.report import Line, at_least, say, shown
 from bench.rounds import Block, Sample, in_turn, median_ratio, rate
 from bench.running import Running
 from bench.serving import HOST, TOKEN, bare, cookie_of, front_of, raw_hello, starlette_hello
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 
 METHOD = (
     "64 keep-alive connections from a process of its own post messages (16 to a chat, then the next chat); acknowledged after "

@@ -22,7 +22,7 @@ from bench.rounds import Sample, cpu_us, in_turn, median_ratio, rate
 from everturn import points
 from everturn.clock import SystemClock
 from everturn.inbox.rows.inbox import move_cursor
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Inbound
 from everturn.platform.matrix import MatrixPlatform, MatrixSettings
 from everturn.platform.matrix.reading import MatrixReader

@@ -14,7 +14,7 @@ from bench.rounds import Sample, block
 from everturn.agent.interface import Agent
 from everturn.clock import SystemClock
 from everturn.lifecycle.gateway import Gateway, PlannedStop
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.operator.rows.reading import count_open
 from everturn.outbox.rows.outbox import record_sent

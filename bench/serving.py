@@ -43,10 +43,10 @@ class NoControl:
 @contextlib.asynccontextmanager
 async def front_of(running: Running) -> AsyncIterator[Serving]:
     """The gateway's endpoints on a free port."""
-    parts = running.gateway.parts
+    gateway = running.gateway
     app = make_app(
-        accept=running.gateway.intake.accept, chats=ApiPlatform(), hub=parts.hub, store=parts.store,
-        key_of=parts.settings.key_of, message_chars=parts.settings.message_chars, token=TOKEN, control=NoControl(),
+        accept=running.gateway.intake.accept, chats=ApiPlatform(), hub=gateway.hub, store=gateway.store,
+        key_of=gateway.settings.key_of, message_chars=gateway.settings.message_chars, token=TOKEN, control=NoControl(),
         page=PageParts(chats=WebPlatform(), files=FileEndpoints(kept() / "files")),
     )  # fmt: skip
     serving = await serve(app, HOST, 0)

@@ -16,7 +16,7 @@ from bench.disk import folder
 from bench.report import Line, at_least, shown
 from bench.rounds import Sample, cpu_us, in_turn, median_ratio, rate
 from everturn.clock import SystemClock
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import SessionSource
 from everturn.platform.telegram import TelegramPlatform, TelegramSettings
 from everturn.platform.telegram.reading import TelegramReader

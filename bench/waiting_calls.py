@@ -20,7 +20,7 @@ from bench.report import Line, say
 from bench.running import Running
 from bench.scripted_model import INSTRUCTIONS
 from everturn.agent.llm.agent import LlmAgent
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 
 METHOD = (
     "a gateway in a process of its own, each turn of another conversation, begun in groups of 50; the model's server begins its answer and then says "

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import StoreError
-from everturn.lifecycle.parts import Policies, Settings
+from everturn.lifecycle.settings import Policies, Settings
 from everturn.model import Effect, Message, SessionEntry, ToolCall
 from everturn.operator.rows.reading import explain, transcript
 from everturn.sessions.rows.entries import find_entry

@@ -21,7 +21,7 @@ from everturn.app.gateway_settings import settings_of
 from everturn.app.platforms import chat_platforms, close_all
 from everturn.app.toolsets import ToolParts, Toolsets
 from everturn.home.folder import Home
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import ToolCall
 from everturn.settings.config import FILE_NAME, Config, read_config
 from everturn.store.interface import Store

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, ToolCall
 from everturn.outbox.rules.streaming import Display, Pace
 from everturn.store.interface import Op, Store, sql

@@ -44,6 +44,19 @@ class Ids:
         return f"{self._stamp}_{self._random.getrandbits(32):08x}"
 
 
+class Instance:
+    """This process of the gateway. Its number and its ids are known once it has joined the others of its database."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.number = 0
+        self.ids = Ids(clock, 0)
+
+    def join(self, number: int, newest: int) -> None:
+        """Take the number that the database gave, and make ids beyond the newest one there."""
+        self.number, self.ids = number, Ids(self.clock, number, newest)
+
+
 def oldest_id(at: float) -> int:
     """The smallest id that could have been made at `at`: for 'everything older than'."""
     return max(0, int(at * 1000) - EPOCH_MS) << (_COUNTER_BITS + _NODE_BITS)

@@ -50,9 +50,9 @@ async def test_work_streams_its_progress(stage: Stage) -> None:
     async with stage.world as world:
         stage.platform.say("one", "work 2")
         await stage.ledger_has(1)
-        live = world.gateway.parts.hub.live("agent:main:fake:dm:one")
+        live = world.gateway.hub.live("agent:main:fake:dm:one")
         await while_time_passes(world, told(stage.platform, "one", "done"))
-        assert world.gateway.parts.hub.live("agent:main:fake:dm:one") is None
+        assert world.gateway.hub.live("agent:main:fake:dm:one") is None
     assert live is not None
     assert live.text == "working: step 1 of 2"
 

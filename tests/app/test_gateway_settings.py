@@ -8,7 +8,7 @@ import pytest
 from everturn.app.gateway_settings import machine_zone, settings_of
 from everturn.errors import ConfigError
 from everturn.inbox.rules import BacklogRule
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import SessionSource
 from everturn.outbox.rules.streaming import Pace
 from everturn.people.rules.access import ChatRights, Rights

@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.async_api import Browser, BrowserContext, Locator, expect
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.outbox.rules.delivery import Surety
 from everturn.testing import FakePlatform, SendFault
 from tests.browser.browsing import Screen, window

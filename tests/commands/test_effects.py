@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.lifecycle.gateway import PlannedStop
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Usage
 from everturn.people.rules.access import ChatRights, Rights
 from everturn.testing import FakePlatform, World

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from everturn.inbox.rows.inbox import move_cursor
 from everturn.inbox.rules import BacklogRule
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.store.open import open_store
 from everturn.testing import ManualClock, ScriptedAgent, World
 from everturn.testing.platform import Driver

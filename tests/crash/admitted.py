@@ -8,7 +8,7 @@ from pathlib import Path
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.inbox.rules import BacklogRule
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.operator.rows.reading import PersonAct, PersonActed
 from everturn.people.rules import people_texts

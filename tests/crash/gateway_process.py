@@ -21,7 +21,7 @@ from everturn import points
 from everturn.agent.interface import Answer, RunTool, TurnContext
 from everturn.agent.tools.send import Sender
 from everturn.home.files import Media
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, SessionSource, ToolCall
 from everturn.outbox.rules.delivery import Surety
 from everturn.people.rules.access import Rights

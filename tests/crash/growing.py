@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, ToolCall
 from everturn.outbox.rules.streaming import Display, Pace
 

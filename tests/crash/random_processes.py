@@ -14,7 +14,7 @@ from pathlib import Path
 from everturn import points
 from everturn.agent.demo import kill_this_process
 from everturn.agent.interface import Answer, TurnContext
-from everturn.lifecycle.parts import Policies, Settings
+from everturn.lifecycle.settings import Policies, Settings
 from everturn.model import Effect, ToolCall
 from everturn.sessions.rules.notes import with_note
 from everturn.sessions.rules.reset_policy import ResetPolicy

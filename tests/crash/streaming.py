@@ -21,7 +21,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.inbox.rules import MediaRules
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, ToolCall
 from everturn.outbox.rules.delivery import Surety
 from everturn.outbox.rules.streaming import FIRST_CHARS, Display, Pace, stated, visible, whole

@@ -11,7 +11,7 @@ from everturn.errors import OutcomeUnknown, TryLater
 from everturn.home.files import Media, SavedFile
 from everturn.inbox.attachments import LEAST_WAIT_S
 from everturn.inbox.rules import MediaRules
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.testing import FakePlatform, FilePlatform, ManualClock, ScriptedAgent, World
 from tests.scenes import Actor, die, happened, told, until_read

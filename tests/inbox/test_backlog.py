@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from everturn.errors import Full
 from everturn.inbox.rules import BacklogRule
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.operator.rows.reading import explain
 from everturn.people.rules.admission import AccessPolicy, Admission

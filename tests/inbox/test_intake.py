@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from everturn.errors import Conflict, Full, TooLong, TryLater
 from everturn.inbox.rows.inbox import AcceptOutcome, read_cursor
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Attachment, Heard, Inbound, ReadTo, SessionSource
 from everturn.operator.rows.reading import explain
 from everturn.sessions.rules.keys import INDEXED_BYTES, session_key
@@ -308,7 +308,7 @@ class Clumsy(FakePlatform):
 async def test_an_adapter_that_raises_is_reported_and_read_again_and_the_others_go_on(store_url: str) -> None:
     platform, other = Clumsy(4), FakePlatform()
     async with World(store_url, ScriptedAgent(), [platform, other], ManualClock()) as world:
-        contacts = world.gateway.parts.contacts
+        contacts = world.gateway.contacts
         platform.say("one", "hello")
         await happened(platform.failed)
         assert [each["trouble"] for each in contacts.listed()] == ["the adapter failed: KeyError", None]
@@ -337,7 +337,7 @@ async def test_a_platform_is_said_to_be_read_only_when_something_was_read_of_it(
     """Promise 13: that it is asked proves nothing, and neither does that it took a reply."""
     platforms = [silent := FakePlatform("silent"), speaking := FakePlatform("speaking"), placing := Placing()]
     async with World(store_url, ScriptedAgent(), platforms) as world:
-        contacts = world.gateway.parts.contacts
+        contacts = world.gateway.contacts
         speaking.say("one", "hello")
         await told(speaking, "one", "echo: hello")
         await happened(placing.went_on)

@@ -70,7 +70,7 @@ async def test_a_trouble_is_shown_until_it_is_over(store_url: str) -> None:
     """Promise 13."""
     platform = Unsteady(*[AWAY] * 4)
     async with World(store_url, ScriptedAgent(), [platform], platform.clock) as world:
-        contacts = world.gateway.parts.contacts
+        contacts = world.gateway.contacts
         await while_time_passes(world, platform.until(lambda: len(platform.asked_at) > 2))
         assert [each["trouble"] for each in contacts.listed()] == [str(AWAY)]
         platform.say("one", "hello")
@@ -84,7 +84,7 @@ async def test_single_failures_between_reads_that_work_do_not_add_up(store_url: 
     platform = Unsteady(AWAY, answers=True)
     async with World(store_url, ScriptedAgent(), [platform], platform.clock) as world:
         await while_time_passes(world, platform.until(lambda: len(platform.asked_at) > 1))
-        (seen,) = world.gateway.parts.contacts.listed()
+        (seen,) = world.gateway.contacts.listed()
         assert (seen["state"], seen["trouble"], seen["since"]) == ("reading", None, None)
 
 

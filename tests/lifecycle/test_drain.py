@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import ACTIVE, ResumePending, SessionSource, Suspended
 from everturn.outbox.rules.delivery import Surety
 from everturn.testing import EditingPlatform, FakePlatform, ManualClock, World

@@ -10,8 +10,8 @@ from msgspec import structs
 
 from everturn.errors import InstanceClosed
 from everturn.inbox.rows.inbox import accept
-from everturn.lifecycle.parts import Settings
 from everturn.lifecycle.rows import record_end
+from everturn.lifecycle.settings import Settings
 from everturn.store.interface import GRACE_S, Op, sql
 from everturn.testing import FakePlatform, ManualClock, World
 from tests.scenes import EAGER, Actor, answer_to, die, swept, told, until_read
@@ -59,7 +59,7 @@ def pass_grace(world: World) -> None:
 
 def closed(world: World, at: float) -> "asyncio.Future[None]":
     """Let another instance take this one for dead."""
-    return world.store.run(record_end, world.gateway.parts.instance, "unclean", at)
+    return world.store.run(record_end, world.gateway.instance.number, "unclean", at)
 
 
 def age(number: int, by_s: float) -> Op[None]:
@@ -70,7 +70,7 @@ def age(number: int, by_s: float) -> Op[None]:
 async def test_an_instance_whose_lock_is_free_for_a_moment_goes_on(database_url: str) -> None:
     """As after a restart of the database, which frees all locks at once."""
     async with a_pair(database_url) as pair:
-        number = pair.first.gateway.parts.instance
+        number = pair.first.gateway.instance.number
         await pair.first.store.lock_instance(ELSEWHERE)
         await until_read(pair.other.store.alive, lambda alive: number not in alive)
         await pair.other.gateway.recovery.sweep()
@@ -97,7 +97,7 @@ async def heartbeat_of(world: World) -> float:
     """The last heartbeat of the instance, by its own clock."""
 
     def read() -> Op[float]:
-        rows = yield sql("SELECT heartbeat_at FROM instance WHERE number=$1", world.gateway.parts.instance)
+        rows = yield sql("SELECT heartbeat_at FROM instance WHERE number=$1", world.gateway.instance.number)
         return float(rows[0][0])
 
     return await world.store.read(read)
@@ -113,7 +113,7 @@ async def test_clocks_that_differ_kill_nobody(database_url: str) -> None:
 async def test_an_instance_that_stands_still_is_taken_over(database_url: str) -> None:
     """Its lock is held as long as its connection is, its heartbeat tells the truth. What it still does is refused."""
     async with a_pair(database_url) as pair:
-        await pair.first.store.run(age, pair.first.gateway.parts.instance, 61.0)
+        await pair.first.store.run(age, pair.first.gateway.instance.number, 61.0)
         await swept(pair.other)
         await pair.agent.until(lambda: len(pair.agent.attempts) == 2)
         await pair.answered(pair.elsewhere)
@@ -162,7 +162,7 @@ async def test_a_replica_goes_on_with_the_turn_that_a_planned_stop_cut_off(datab
 
 async def test_a_replica_answers_what_a_planned_stop_left_waiting(database_url: str) -> None:
     async with a_pair(database_url, EAGER) as pair:
-        message = structs.replace(arrival("m9", "hello", "two"), id=pair.first.gateway.parts.ids.next())
+        message = structs.replace(arrival("m9", "hello", "two"), id=pair.first.gateway.instance.ids.next())
         await pair.first.store.run(accept, message, 10, None)
         await pair.other.gateway.recovery.sweep()
         assert pair.elsewhere.texts("two") == []

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from everturn.errors import OutcomeUnknown, Refused, TryLater
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.operator.rows.actions import Acted
 from everturn.operator.rows.overview import accounts, recoveries, replies
 from everturn.outbox.rules.delivery import MAY_REPEAT, Surety

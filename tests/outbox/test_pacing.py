@@ -9,7 +9,7 @@ import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import OutcomeUnknown, PlatformError, TryLater
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import SessionSource
 from everturn.outbox.rules.streaming import Display, Pace
 from everturn.testing import EditingPlatform, ManualClock, SendFault, World

@@ -9,7 +9,7 @@ import pytest
 
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.inbox.rules import ASKED_S
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import SessionSource
 from everturn.operator.rows.actions import Act, Acted, act_on_reply
 from everturn.operator.rows.overview import replies

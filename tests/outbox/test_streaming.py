@@ -9,7 +9,7 @@ import pytest
 from everturn.agent.interface import Answer, TurnContext
 from everturn.commands.rules import command_texts
 from everturn.errors import OutcomeUnknown, Refused, TryLater
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, Inbound, SessionSource, ToolCall
 from everturn.operator.rules.timeline import timeline
 from everturn.outbox.rows.replies import events_after

@@ -12,7 +12,7 @@ from everturn.clock import SystemClock
 from everturn.errors import TryLater
 from everturn.inbox.rows.inbox import AcceptOutcome
 from everturn.lifecycle.gateway import Gateway
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Heard, Inbound, SessionSource
 from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.streaming import Display, Pace
@@ -314,7 +314,7 @@ async def test_a_death_right_after_the_rows_leaves_nobody_in_or_out_by_half(stor
     code = (await told(platform, "b", "everturn pair approve")).split("approve ")[1][:8]
     running = platform.say("one", "hold")
     await actor.held("hold")
-    now, notice = world.clock.now(), world.gateway.parts.ids.next()
+    now, notice = world.clock.now(), world.gateway.instance.ids.next()
     await world.store.run(revoke, "fake", "ann", now)
     await world.store.run(approve_code, code, None, Approval(at=now, notice=notice))
     await die(world)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from everturn.home.folder import CredentialLock
 from everturn.inbox.rows.inbox import read_cursor
-from everturn.lifecycle.parts import Settings
 from everturn.lifecycle.rows import join, record_end
+from everturn.lifecycle.settings import Settings
 from everturn.people.rows.access import Claim, claim_credential
 from everturn.testing import FakePlatform, ManualClock, World
 from tests.contracts.store import living
@@ -24,7 +24,7 @@ class Secretive(FakePlatform):
 
 
 def state_of(world: World) -> str:
-    seen = world.gateway.parts.contacts.connected()["fake", ""]
+    seen = world.gateway.contacts.connected()["fake", ""]
     return f"{seen['state']}: {seen['trouble']}" if seen["trouble"] else str(seen["state"])
 
 

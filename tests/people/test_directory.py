@@ -9,7 +9,7 @@ from everturn.agent.toolbox import Tool
 from everturn.agent.tools.send import SendSettings, send_tools
 from everturn.errors import TryLater
 from everturn.lifecycle.gateway import Gateway
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.people.rows.directory import directory, put_alias
 from everturn.people.rules.access import Rights
 from everturn.people.rules.directory import kinds

@@ -10,7 +10,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.app.platforms import chat_platforms, close_all
 from everturn.clock import SystemClock
 from everturn.inbox.rows.inbox import read_cursor
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.outbox.rules.streaming import Display, Pace
 from everturn.people.rows.admission import approve_person, revoke
 from everturn.people.rules import people_texts

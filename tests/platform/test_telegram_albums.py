@@ -15,7 +15,7 @@ import pytest
 from everturn.errors import StoreUnavailable
 from everturn.home.files import Media
 from everturn.inbox.rules import ALBUM_S
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.people.rules.admission import AccessPolicy, Admission
 from everturn.platform.posted import ApiPlatform
@@ -297,10 +297,10 @@ async def webhook(scene: Scene, first: int = 1000, **own: Any) -> AsyncIterator[
                 raise StoreUnavailable(trouble.pop())
             await world.gateway.intake.take(inbound)
 
-        parts = world.gateway.parts
+        gateway = world.gateway
         app = make_app(
-            accept=world.gateway.intake.accept, chats=ApiPlatform(), hub=parts.hub, store=world.store, token="t",
-            key_of=parts.settings.key_of, message_chars=1000, control=Desk(), hooks=Hooks(world.platforms.values(), take),
+            accept=gateway.intake.accept, chats=ApiPlatform(), hub=gateway.hub, store=world.store, token="t",
+            key_of=gateway.settings.key_of, message_chars=1000, control=Desk(), hooks=Hooks(world.platforms.values(), take),
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", port)
         try:

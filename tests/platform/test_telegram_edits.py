@@ -10,7 +10,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.adapter import SECRET_HEADER
 from everturn.testing import World

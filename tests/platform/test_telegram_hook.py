@@ -48,10 +48,10 @@ async def hooked(folder: Path, driver: TelegramDriver) -> AsyncIterator[Scene]:
             await world.gateway.intake.take(inbound)
             scene.taken.append(inbound)
 
-        parts = world.gateway.parts
+        gateway = world.gateway
         app = make_app(
-            accept=world.gateway.intake.accept, chats=ApiPlatform(), hub=parts.hub, store=world.store, token="t",
-            key_of=parts.settings.key_of, message_chars=1000, control=Desk(), hooks=Hooks([platform], take),
+            accept=gateway.intake.accept, chats=ApiPlatform(), hub=gateway.hub, store=world.store, token="t",
+            key_of=gateway.settings.key_of, message_chars=1000, control=Desk(), hooks=Hooks([platform], take),
         )  # fmt: skip
         serving = await serve(app, "127.0.0.1", port)
         try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from everturn.agent.interface import Agent, Answer, TurnContext
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import ToolCall
 from everturn.outbox.rules.outbox_texts import LEFT
 from everturn.outbox.rules.streaming import Display, Pace

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.lifecycle.parts import Policies, Settings
+from everturn.lifecycle.settings import Policies, Settings
 from everturn.model import Effect, ToolCall
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.testing import FakePlatform, ManualClock, World

@@ -3,7 +3,7 @@
 import pytest
 
 from everturn.commands.rows.sessions import earlier_sessions
-from everturn.lifecycle.parts import Policies, Settings
+from everturn.lifecycle.settings import Policies, Settings
 from everturn.model import ACTIVE, ResumePending
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.testing import FakePlatform, ManualClock, World, key_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from everturn.commands.rows.sessions import earlier_sessions
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import SessionSource
 from everturn.sessions.rows.entries import find_entry, source_of
 from everturn.sessions.rules.keys import Isolation, session_key

@@ -11,7 +11,7 @@ import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.inbox.rules import BacklogRule
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import InboxState, OutboxState, ToolCall, TurnState
 from everturn.operator.rows.overview import counts, recoveries
 from everturn.operator.rows.reading import explain

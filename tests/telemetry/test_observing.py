@@ -39,7 +39,7 @@ async def until(world: World, true: Callable[[], bool]) -> None:
 
 
 def meters_of(world: World) -> Meters:
-    return world.gateway.parts.observing.meters
+    return world.gateway.observing.meters
 
 
 async def test_each_end_of_a_turn_has_its_name(tmp_path: Path) -> None:

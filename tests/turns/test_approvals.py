@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import OutcomeUnknown
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import ACTIVE, Effect, Event, Inbound, SessionSource, ToolCall
 from everturn.outbox.rows.replies import events_after
 from everturn.outbox.rules.delivery import MAY_REPEAT, Surety

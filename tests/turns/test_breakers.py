@@ -1,6 +1,6 @@
 """Three unclean ends suspend a conversation, its user gets a notice, the others go on; a crash loop delays resumes."""
 
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import ACTIVE, ResumePending, Suspended
 from everturn.testing import FakePlatform, ManualClock, World
 from tests.scenes import Actor, answer_to, ask, die, entry_of, restarted, session_of, told, trace_of

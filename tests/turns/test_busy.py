@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, Message, ToolCall
 from everturn.sessions.rows.entries import list_entries
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, World

@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
-from everturn.lifecycle.parts import Settings
 from everturn.lifecycle.rows import find_others
+from everturn.lifecycle.settings import Settings
 from everturn.operator.rows.overview import messages
 from everturn.sessions.rules import notices
 from everturn.testing import FakePlatform, ManualClock, World, key_of

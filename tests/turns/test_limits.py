@@ -3,7 +3,7 @@
 import asyncio
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import ResumePending, Usage
 from everturn.testing import FakePlatform, ManualClock, World
 from everturn.turns.rows.spending import spent_on, usage_of_session

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from everturn.ids import Ids
 from everturn.inbox.rows.inbox import Arrival, accept
 from everturn.inbox.rules import Arriving
-from everturn.lifecycle.parts import Policies, Settings
+from everturn.lifecycle.settings import Policies, Settings
 from everturn.model import ACTIVE, ResumePending, SessionSource
 from everturn.sessions.rows.entries import write_source
 from everturn.sessions.rules.reset_policy import ResetPolicy

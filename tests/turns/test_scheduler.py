@@ -4,7 +4,7 @@ import asyncio
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import FenceLost
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, ToolCall
 from everturn.testing import FakePlatform, World
 from tests.scenes import (

@@ -32,7 +32,7 @@ class Held(FakePlatform):
 
 async def taken_over(world: World, key: str) -> Reply:
     """Let another instance take this one for dead, and claim what it was sending."""
-    number = world.gateway.parts.instance
+    number = world.gateway.instance.number
     await world.store.run(recover_sending, number, {"fake": UnknownAction.REPEAT}, world.clock.now())
     reply = await world.store.run(claim_next, key, OTHER, OTHER, world.clock.now() + 60)
     assert isinstance(reply, Reply)

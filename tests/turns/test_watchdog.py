@@ -6,7 +6,7 @@ import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import OutcomeUnknown
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import ToolCall
 from everturn.testing import EditingPlatform, FakePlatform, ManualClock, SendFault, World
 from everturn.turns.rules.turns import TurnTimeouts

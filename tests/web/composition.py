@@ -15,7 +15,7 @@ import pytest
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.clock import Clock
 from everturn.home.files import Media
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Json
 from everturn.platform.interface import Platform
 from everturn.platform.posted import ApiPlatform, V1Platform, WebPlatform
@@ -207,13 +207,13 @@ async def running(
     files = (where if isinstance(where, Path) else Path(tempfile.mkdtemp())) / "files"
     every: list[Platform] = [api, page, programs, *others]
     async with World(url, agent or Echo(), every, clock, settings, opened=opened) as world:
-        parts = world.gateway.parts
+        gateway = world.gateway
         app = make_app(
-            accept=accept or world.gateway.intake.accept, chats=api, hub=parts.hub, store=parts.store,
-            key_of=parts.settings.key_of, message_chars=settings.message_chars, token=TOKEN, control=desk,
-            heartbeat_s=heartbeat_s, front=front, meters=parts.observing.meters,
+            accept=accept or world.gateway.intake.accept, chats=api, hub=gateway.hub, store=gateway.store,
+            key_of=gateway.settings.key_of, message_chars=settings.message_chars, token=TOKEN, control=desk,
+            heartbeat_s=heartbeat_s, front=front, meters=gateway.observing.meters,
             people=world.gateway.people, operations=Operations(
-                operator=world.gateway.operator, moves=parts.hub.changes, people=world.gateway.people
+                operator=world.gateway.operator, moves=gateway.hub.changes, people=world.gateway.people
             ),
             page=PageParts(chats=page, files=FileEndpoints(Media(files, file_bytes, 3 * file_bytes)), about=About(version="test")),
             programs=V1Parts(clients=programs, models=("main", "other"), most_body=settings.message_chars * 12 + 65_536),

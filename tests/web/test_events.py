@@ -186,7 +186,7 @@ async def test_a_watcher_that_must_resync_reads_the_store(web: Web) -> None:
         await web.post("alice", "m1", "hello")
         await watcher.until("reply")
         for _ in range(1000):
-            web.world.gateway.parts.hub.resync(KEY)
+            web.world.gateway.hub.resync(KEY)
         await web.post("alice", "m2", "again")
         heard = await watcher.until("reply")
     assert [event.id for event in heard] == [4, 5, 6, 7]
@@ -244,7 +244,7 @@ async def test_a_place_that_is_no_number_is_refused(shared: Web, place: str) -> 
 
 
 async def test_a_client_of_added_text_gets_the_whole_text_after_every_event(web: Web) -> None:
-    hub = web.world.gateway.parts.hub
+    hub = web.world.gateway.hub
     hub.stream(KEY, "1", "one")
     async with web.client.stream("GET", "/api/chats/alice/events?added=1") as response:
         watcher = Watcher(response)

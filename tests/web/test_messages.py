@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from everturn.errors import StoreUnavailable
 from everturn.inbox.rows.inbox import Accepted
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Inbound
 from everturn.operator.rows.reading import explain
 from tests.web.composition import AUTHORIZED, PLAIN, Held, Web, running

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from prometheus_client.samples import Sample
 
 from everturn.clock import SystemClock
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.outbox.hub import Hub
 from everturn.store.open import open_store
 from everturn.telemetry.meters import METRICS, Histogram, Meters, MetricKind, merged

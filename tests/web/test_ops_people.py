@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.people.rules.admission import PAIR, AccessPolicy, Admission
 from everturn.testing import FakePlatform
 from tests.web.composition import SHARED, Web, running

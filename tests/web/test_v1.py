@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from openai import AsyncOpenAI
 
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.web.wire.server import FrontSettings
 from tests.web.composition import TOKEN, Web, running
 from tests.web.programs import FLAT_LOOK, LOOK, Obliging, client, key, user_message

@@ -30,7 +30,7 @@ from everturn.errors import ConfigError, InstanceClosed
 from everturn.home.files import MEGABYTE, Media
 from everturn.home.folder import Home, HomeLock, credentials_folder, reachable
 from everturn.lifecycle.gateway import Gateway, PlannedStop
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Json, SessionSource
 from everturn.people.directory import Channels
 from everturn.people.rules.access import GatewayAddress
@@ -188,7 +188,7 @@ class Process:
         platforms = {each.name: each for each in every}
         self._gateway = gateway = Gateway(store, agents, platforms, self._clock, settings, tracer, media=self._media)
         gateway.stop_requested.add_done_callback(self._stop_as_requested)
-        watch_delay(gateway.parts.observing.meters.loop_delay)
+        watch_delay(gateway.observing.meters.loop_delay)
         await gateway.start()
         try:
             serving = await self._start_server(gateway, platform, page, programs)
@@ -218,19 +218,19 @@ class Process:
         app = make_app(
             accept=gateway.intake.accept,
             chats=platform,
-            hub=gateway.parts.hub,
-            store=gateway.parts.store,
-            key_of=gateway.parts.settings.key_of,
+            hub=gateway.hub,
+            store=gateway.store,
+            key_of=gateway.settings.key_of,
             message_chars=self._config.limits.message_chars,
             token=self._home.api_token(),
             control=self,
             people=gateway.people,
             page=page_of(page, self._media, self._config),
             programs=programs_of(programs, self._config),
-            hooks=Hooks(gateway.parts.platforms.values(), gateway.intake.take),
+            hooks=Hooks(gateway.platforms.adapters.values(), gateway.intake.take),
             front=front_of(server),
-            meters=gateway.parts.observing.meters,
-            operations=Operations(operator=gateway.operator, moves=gateway.parts.hub.changes, people=gateway.people),
+            meters=gateway.observing.meters,
+            operations=Operations(operator=gateway.operator, moves=gateway.hub.changes, people=gateway.people),
         )
         serving = await serve_http(app, server.host, server.port, bounds=bounds_of(server), listener=self._listener)
         self._url = serving.url
@@ -286,11 +286,11 @@ class Process:
             "url": self._url,
             "started_at": self._started_at,
             "state": "draining" if self._draining else "running",
-            "trouble": gateway.parts.store.trouble() if gateway else None,
+            "trouble": gateway.store.trouble() if gateway else None,
             "warning": web_texts.EXPOSED if front_of(self._config.server).place.exposed else None,
             "running_turns": len(gateway.turns.running()) if gateway else 0,
             "denied": dict(gateway.intake.strangers.denied) if gateway else {},
-            "platforms": gateway.parts.contacts.listed() if gateway else [],
+            "platforms": gateway.contacts.listed() if gateway else [],
             "resumes_delayed": gateway.turns.delayed_resumes() if gateway else 0,
             "last_start": {name: getattr(report, name) for name in report.__slots__} if report else None,
         }

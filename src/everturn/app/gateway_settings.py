@@ -11,7 +11,7 @@ from everturn.agent.rules.outcomes import providers_of
 from everturn.commands.rules.registry import REGISTRY, canonical
 from everturn.errors import ConfigError
 from everturn.inbox.rules import BacklogRule, MediaRules
-from everturn.lifecycle.parts import Policies, Settings
+from everturn.lifecycle.settings import Policies, Settings
 from everturn.outbox.rules.streaming import Display, Look, Pace
 from everturn.people.rules.access import ChatRights, Rights
 from everturn.people.rules.admission import AccessPolicy, Admission

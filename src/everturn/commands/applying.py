@@ -12,9 +12,13 @@ from everturn import points
 from everturn.commands.rows.commands import apply_command, fail_command, notify_restarted, restarts_to_notify
 from everturn.commands.rows.values import Terms
 from everturn.errors import StoreError
-from everturn.lifecycle.parts import Parts
+from everturn.ids import Instance
+from everturn.lifecycle.settings import Settings
+from everturn.outbox.hub import Hub
 from everturn.outbox.sender import ReplySender
+from everturn.platform.connected import Platforms
 from everturn.sessions.rules.keys import origin_of
+from everturn.store.interface import Store
 from everturn.turns.scheduler import Scheduler
 
 log = structlog.get_logger()
@@ -23,8 +27,24 @@ log = structlog.get_logger()
 class Commands:
     """Applies commands from one queue for all keys: commands are few, and their order is part of their meaning."""
 
-    def __init__(self, parts: Parts, turns: Scheduler, outbox: ReplySender, restart: Callable[[], None]) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        store: Store,
+        instance: Instance,
+        settings: Settings,
+        platforms: Platforms,
+        *,
+        hub: Hub,
+        turns: Scheduler,
+        outbox: ReplySender,
+        restart: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._instance = instance
+        self._clock = instance.clock
+        self._settings = settings
+        self._platforms = platforms
+        self._hub = hub
         self._turns = turns
         self._outbox = outbox
         self._restart = restart
@@ -55,14 +75,14 @@ class Commands:
 
     async def _apply(self, number: int, key: str) -> None:
         """Apply the stored command, stop here the turn that it ended and wake the loops; streamed text is committed with it."""
-        parts, platform = self._parts, origin_of(key)[0]
+        platform = origin_of(key)[0]
         self._turns.streams.hold(key, held=True)
-        applied = await parts.store.run(
+        applied = await self._store.run(
             apply_command,
             number,
-            parts.ids.session(),
-            parts.clock.now(),
-            parts.delivery(platform),
+            self._instance.ids.session(),
+            self._clock.now(),
+            self._platforms.delivery(platform),
             replace(self._terms(platform), streamed=self._turns.streams.of(key)),
         )
         points.reached("command.committed")
@@ -70,43 +90,43 @@ class Commands:
             return
         if applied.stopped is not None:
             self._turns.stop_turn(applied.key, applied.stopped)
-            parts.hub.ended(applied.key)
-        parts.hub.publish(applied.key, applied.events)
-        if not parts.delivery(platform).by_event:
+            self._hub.ended(applied.key)
+        self._hub.publish(applied.key, applied.events)
+        if not self._platforms.delivery(platform).by_event:
             self._outbox.wake(applied.key)
         self._turns.wake(applied.key)
         if applied.wakes is not None and applied.wakes != applied.key:
-            parts.hub.resync(applied.wakes)
+            self._hub.resync(applied.wakes)
             self._turns.wake(applied.wakes)
         if applied.restart:
             self._restart()
 
     async def _fail(self, number: int, platform: str) -> None:
-        parts = self._parts
-        delivery = parts.delivery(platform)
-        failed = await parts.store.run(fail_command, number, parts.ids.session(), parts.clock.now(), delivery)
+        delivery = self._platforms.delivery(platform)
+        failed = await self._store.run(fail_command, number, self._instance.ids.session(), self._clock.now(), delivery)
         if failed is None:
             return
-        parts.hub.publish(failed.key, failed.events)
+        self._hub.publish(failed.key, failed.events)
         if not delivery.by_event:
             self._outbox.wake(failed.key)
 
     async def notify_restarted(self) -> None:
         """Send each chat that asked an earlier process for a restart one notice that it is done."""
-        parts = self._parts
-        for number, key in await parts.store.read(restarts_to_notify, parts.instance):
-            delivery = parts.delivery(origin_of(key)[0])
-            events = await parts.store.run(notify_restarted, number, key, parts.ids.next(), parts.clock.now(), delivery)
+        for number, key in await self._store.read(restarts_to_notify, self._instance.number):
+            delivery = self._platforms.delivery(origin_of(key)[0])
+            events = await self._store.run(
+                notify_restarted, number, key, self._instance.ids.next(), self._clock.now(), delivery
+            )
             points.reached("restart.notified")
-            parts.hub.publish(key, events)
+            self._hub.publish(key, events)
             self._outbox.wake(key)
 
     def _terms(self, platform: str) -> Terms:
-        settings = self._parts.settings
+        settings = self._settings
         return Terms(
             rights=settings.rights,
-            instance=self._parts.instance,
-            message=self._parts.ids.next(),
+            instance=self._instance.number,
+            message=self._instance.ids.next(),
             models=settings.models,
             providers=settings.providers,
             context_tokens=settings.context_tokens,

@@ -20,11 +20,10 @@ from everturn.home.rules import Upload, too_large
 from everturn.inbox import rules as texts
 from everturn.inbox.rows.attachments import Arrived, Described, MissingFiles, descriptions, settle_attachments
 from everturn.inbox.rules import FetchOutcome
-from everturn.lifecycle.parts import Parts
 from everturn.model import Attachment, Event, SettledFiles, StoredFile
 from everturn.outbox.rules.text import storable
 from everturn.platform.interface import CanFetch
-from everturn.turns.attempt import Attempt
+from everturn.turns.attempt import Attempt, TurnEnvironment
 from everturn.turns.rows.turn_values import Carried
 
 log = structlog.get_logger()
@@ -35,8 +34,9 @@ LEAST_WAIT_S = 0.5  # before the fetch of a file is retried
 class Attachments:
     """Fetches files and adds them to the text of the messages they came with."""
 
-    def __init__(self, parts: Parts, agent: Agent) -> None:
-        self._parts = parts
+    def __init__(self, env: TurnEnvironment, agent: Agent, media: Media | None) -> None:
+        self._env = env
+        self._media = media
         self._agent = agent
 
     async def settle(self, attempt: Attempt, turn: TurnContext) -> None:
@@ -56,7 +56,7 @@ class Attachments:
         """Fetch all files at once; returns an outcome per file for each message. What is not there in time is missing."""
         known = [await self._known(each) for each in fresh]
         few = [each.attachments[: texts.MOST_FILES] for each in fresh]
-        chars = [texts.share_of(self._parts.settings.media.text_chars, each) for each in few]
+        chars = [texts.share_of(self._env.settings.media.text_chars, each) for each in few]
         work = [
             self._outcome(each.platform, one, known[place], turn, chars[place])
             for place, each in enumerate(fresh)
@@ -70,7 +70,7 @@ class Attachments:
     async def _in_time(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T | None]:
         """The results of the work; None for one that took too long, which is cancelled."""
         tasks = [asyncio.ensure_future(each) for each in work]
-        timer = asyncio.ensure_future(self._parts.clock.sleep(self._parts.settings.media.fetch_s))
+        timer = asyncio.ensure_future(self._env.clock.sleep(self._env.settings.media.fetch_s))
         try:
             while not timer.done() and not all(task.done() for task in tasks):
                 open_tasks = [task for task in tasks if not task.done()]
@@ -102,7 +102,7 @@ class Attachments:
 
     async def _fetched(self, platform: str, attachment: Attachment) -> SavedFile:
         """Fetch a file into the home's folder. Raises Refused, TooLarge or NoRoom with a text for people."""
-        media, source = self._parts.media, self._parts.fetcher(platform)
+        media, source = self._media, self._env.platforms.fetcher(platform)
         if source is None or media is None:
             raise Refused(texts.NO_FILES)
         if attachment.size > media.most:
@@ -113,11 +113,11 @@ class Attachments:
             except (TryLater, OutcomeUnknown) as error:  # asking again does no harm
                 log.info("attachment fetch retried", kind=attachment.kind, error=str(error))
                 asked_s = error.delay_s if isinstance(error, TryLater) else 0.0
-                await self._parts.clock.sleep(max(LEAST_WAIT_S, asked_s))
+                await self._env.clock.sleep(max(LEAST_WAIT_S, asked_s))
 
     async def _keep(self, media: Media, source: CanFetch, attachment: Attachment) -> SavedFile:
         kept = await media.keep(texts.name_of(attachment), source.fetch(attachment), by_content=True)
-        if texts.is_forbidden(kept.type, self._parts.settings.media.forbidden):
+        if texts.is_forbidden(kept.type, self._env.settings.media.forbidden):
             await asyncio.to_thread(media.remove, kept.upload)
             raise Refused(texts.not_taken(kept.type))
         return kept
@@ -125,7 +125,7 @@ class Attachments:
     async def _read(self, kept: SavedFile, attachment: Attachment, chars: int) -> FetchOutcome:
         """Put the content of a text document into the message, within a bound."""
         file = StoredFile(id=kept.upload.id, name=kept.upload.name, type=kept.type, size=kept.size)
-        media = self._parts.media
+        media = self._media
         if media is None or attachment.kind != "document" or not texts.is_text(kept.type) or not chars:
             return FetchOutcome(file)
         data = await asyncio.to_thread(media.beginning, kept.upload, chars * 4)
@@ -141,11 +141,11 @@ class Attachments:
 
     async def _known(self, carried: Carried) -> Mapping[str, str]:
         stickers = [each.unique for each in carried.attachments if each.kind == "sticker" and each.unique]
-        return await self._parts.store.read(descriptions, carried.platform, stickers) if stickers else {}
+        return await self._env.store.read(descriptions, carried.platform, stickers) if stickers else {}
 
     async def _refetch_lost(self, settled: Sequence[Carried]) -> None:
         """Fetch files that an earlier attempt settled, maybe in the home of another replica, and that are not here."""
-        media, lost = self._parts.media, []
+        media, lost = self._media, []
         for each in settled:
             for attachment, file in zip(each.attachments, each.settled.files if each.settled else (), strict=False):
                 if media and file and not await asyncio.to_thread(media.touch, Upload(file.id, file.name)):
@@ -162,14 +162,20 @@ class Attachments:
     async def _commit(
         self, attempt: Attempt, fresh: Sequence[Carried], found: Sequence[Sequence[FetchOutcome]]
     ) -> None:
-        parts, begun = self._parts, attempt.begun
+        begun = attempt.begun
         pairs = list(zip(fresh, found, strict=True))
         arrived = [Arrived(each.inbox, each.seq, _settled(each, outcomes)) for each, outcomes in pairs]
         described = [one for each, outcomes in pairs for one in _described(each, outcomes)]
         reasons = [why for each, outcomes in pairs for why in texts.missing(each.attachments, outcomes)]
-        missing = MissingFiles(parts.ids.next(), begun.source, texts.missing_notice(reasons)) if reasons else None
-        delivery = parts.delivery(begun.source.platform)
-        settling = parts.store.run(settle_attachments, begun, arrived, described, missing, parts.clock.now(), delivery)
+        missing = (
+            MissingFiles(self._env.instance.ids.next(), begun.source, texts.missing_notice(reasons))
+            if reasons
+            else None
+        )
+        delivery = self._env.platforms.delivery(begun.source.platform)
+        settling = self._env.store.run(
+            settle_attachments, begun, arrived, described, missing, self._env.clock.now(), delivery
+        )
         # What follows the commit happens even if this task is cancelled meanwhile.
         settling.add_done_callback(partial(self._committed, attempt, arrived))
         await asyncio.shield(settling)
@@ -181,8 +187,8 @@ class Attachments:
             return  # the task that settles gets the error
         attempt.add_settled({each.inbox: each.settled for each in arrived})
         points.reached("media.settled")
-        self._parts.hub.publish(attempt.begun.key, settling.result())
-        attempt.deliver(attempt.begun.key)
+        self._env.hub.publish(attempt.begun.key, settling.result())
+        attempt.env.deliver(attempt.begun.key)
 
 
 def _settled(carried: Carried, outcomes: Sequence[FetchOutcome]) -> SettledFiles:

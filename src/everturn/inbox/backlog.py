@@ -10,15 +10,19 @@ import structlog
 
 from everturn import points
 from everturn.errors import Conflict, EverturnError, StoreError, TooLong, Unkeepable
+from everturn.ids import Instance
 from everturn.inbox.bursts import Bursts
 from everturn.inbox.rows.backlog import Backlogged, asked_before, collecting_keys, expire_asked, settle_backlog
 from everturn.inbox.rows.inbox import Arrival, move_cursor, store_dead_letter
 from everturn.inbox.rules import ASKED_S, QUIET_S, outage_id, storable_message
-from everturn.lifecycle.parts import Parts
+from everturn.lifecycle.settings import Settings
 from everturn.model import Heard, Inbound
+from everturn.outbox.hub import Hub
 from everturn.outbox.sender import ReplySender
+from everturn.platform.connected import Contacts
 from everturn.sessions.rules import notices
 from everturn.sessions.rules.keys import origin_of
+from everturn.store.interface import Store
 from everturn.turns.scheduler import Scheduler
 
 log = structlog.get_logger()
@@ -28,27 +32,39 @@ RETRY_S = 30.0  # after an operation failed for another reason than a closing st
 class Backlogs:
     """Runs a timer for each conversation whose backlog is being collected."""
 
-    def __init__(self, parts: Parts, turns: Scheduler, outbox: ReplySender) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        store: Store,
+        instance: Instance,
+        settings: Settings,
+        contacts: Contacts,
+        turns: Scheduler,
+        outbox: ReplySender,
+    ) -> None:
+        self._store = store
+        self._instance = instance
+        self._clock = instance.clock
+        self._settings = settings
+        self._contacts = contacts
         self._turns = turns
         self._outbox = outbox
-        self._timers = Bursts(parts.clock, self._settle)
+        self._timers = Bursts(instance.clock, self._settle)
 
     def wait_until_quiet(self, key: str) -> None:
         """Settle the key's backlog when no message came for a moment."""
-        self._timers.wake_at(key, self._parts.clock.now() + QUIET_S)
+        self._timers.wake_at(key, self._clock.now() + QUIET_S)
 
     async def resume(self) -> None:
         """Go on with the backlogs that an earlier process collected and did not settle."""
-        for key in await self._parts.store.read(collecting_keys):
+        for key in await self._store.read(collecting_keys):
             self.wait_until_quiet(key)
 
     async def expire_once(self) -> int:
         """Expire backlogs whose request nobody answered; returns how many messages expired."""
-        parts, now, ended = self._parts, self._parts.clock.now(), 0
-        for key in await parts.store.read(asked_before, now):
-            before = now - (parts.settings.backlog_of(origin_of(key)[0]).age_s or ASKED_S)
-            ended += await parts.store.run(expire_asked, key, before, parts.ids.next(), now)
+        now, ended = self._clock.now(), 0
+        for key in await self._store.read(asked_before, now):
+            before = now - (self._settings.backlog_of(origin_of(key)[0]).age_s or ASKED_S)
+            ended += await self._store.run(expire_asked, key, before, self._instance.ids.next(), now)
             self._outbox.wake(key)
         return ended
 
@@ -57,10 +73,10 @@ class Backlogs:
         self._timers.stop()
 
     def _settle(self, key: str) -> None:
-        parts, platform = self._parts, origin_of(key)[0]
-        policy, missed = parts.settings.backlog_of(platform).policy, outage_id(parts.contacts.hears_since(platform))
-        settling = parts.store.run(
-            settle_backlog, key, policy, parts.instance, missed, parts.ids.next(), parts.clock.now()
+        platform = origin_of(key)[0]
+        policy, missed = self._settings.backlog_of(platform).policy, outage_id(self._contacts.hears_since(platform))
+        settling = self._store.run(
+            settle_backlog, key, policy, self._instance.number, missed, self._instance.ids.next(), self._clock.now()
         )
         settling.add_done_callback(partial(self._settled, key))
 
@@ -69,7 +85,7 @@ class Backlogs:
             return  # the store is closing: the next process finds them
         if error is not None:
             log.error("backlog not settled", session_key=key, error=repr(error), exc_info=error)
-            self._timers.wake_at(key, self._parts.clock.now() + RETRY_S)
+            self._timers.wake_at(key, self._clock.now() + RETRY_S)
             return
         settled = settling.result()
         if settled.later is not None:
@@ -92,9 +108,19 @@ class DeadLetters:
     """Stores rejected messages as dead letters, and moves the cursor past them."""
 
     def __init__(
-        self, parts: Parts, outbox: ReplySender, arrival: Callable[[Inbound, str], Awaitable[Arrival]]
+        self,
+        store: Store,
+        instance: Instance,
+        settings: Settings,
+        hub: Hub,
+        outbox: ReplySender,
+        arrival: Callable[[Inbound, str], Awaitable[Arrival]],
     ) -> None:
-        self._parts = parts
+        self._store = store
+        self._instance = instance
+        self._clock = instance.clock
+        self._settings = settings
+        self._hub = hub
         self._outbox = outbox
         self._arrival = arrival
 
@@ -133,19 +159,19 @@ class DeadLetters:
 
     async def _skip(self, inbound: Inbound, why: str) -> None:
         """Skip a message of which nothing can be stored: read again for ever, it would block its platform."""
-        source, at = inbound.source, self._parts.clock.now()
+        source, at = inbound.source, self._clock.now()
         log.error("message skipped", platform=source.platform, id=str(inbound.id)[:100], error=why)
         if inbound.cursor is None:
             return
         try:
-            await self._parts.store.run(move_cursor, source.platform, source.account, inbound.cursor, at)
+            await self._store.run(move_cursor, source.platform, source.account, inbound.cursor, at)
         except StoreError:
             raise
         except Exception as error:  # the next message moves the cursor past both
             log.exception("cursor not stored", platform=source.platform, id=str(inbound.id)[:100], error=str(error))
 
     async def _store_dead_letter(self, inbound: Inbound, why: str, text: str) -> None:
-        arrival = await self._arrival(inbound, self._parts.settings.key_of(inbound.source, inbound.agent))
-        events = await self._parts.store.run(store_dead_letter, arrival, why, text)
-        self._parts.hub.publish(arrival.key, events)
+        arrival = await self._arrival(inbound, self._settings.key_of(inbound.source, inbound.agent))
+        events = await self._store.run(store_dead_letter, arrival, why, text)
+        self._hub.publish(arrival.key, events)
         self._outbox.wake(arrival.key)

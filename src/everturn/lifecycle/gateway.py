@@ -7,7 +7,7 @@ import os
 import socket
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -18,24 +18,29 @@ from everturn.clock import Clock
 from everturn.commands.applying import Commands
 from everturn.errors import InstanceClosed
 from everturn.home.files import Media
-from everturn.ids import Ids
+from everturn.ids import Instance
 from everturn.inbox.backlog import Backlogs
 from everturn.inbox.intake import Intake
-from everturn.lifecycle.parts import Parts, Settings
 from everturn.lifecycle.rows import join, newest_id, record_drain, record_lock
+from everturn.lifecycle.settings import Settings
 from everturn.lifecycle.upkeep import Upkeep
 from everturn.operator.actions import Operator
+from everturn.outbox.hub import Hub
 from everturn.outbox.rows.replies import notify_key
 from everturn.outbox.sender import ReplySender
 from everturn.outbox.tool_messages import ToolMessages
 from everturn.people.credentials import Credentials
 from everturn.people.directory import Channels
 from everturn.people.pairing import AccessControl
+from everturn.platform.connected import Contacts, Platforms
 from everturn.platform.interface import CanPull, Platform, Pulled
 from everturn.sessions.rules import notices
 from everturn.store.interface import Store
+from everturn.telemetry.observing import Observing
 from everturn.telemetry.spans import Tracer
+from everturn.telemetry.traces import Traces
 from everturn.turns.approvals import Approvals
+from everturn.turns.attempt import TurnEnvironment
 from everturn.turns.recovery import REASONS, Recovery, Report
 from everturn.turns.rows.recovery import Recovered
 from everturn.turns.rows.turn_values import StartedTurn
@@ -69,20 +74,48 @@ class Gateway:
         *,
         media: Media | None = None,
     ) -> None:
-        self.parts = Parts(store, clock, settings, platforms, tracer=tracer, media=media)
-        self.outbox = ReplySender(self.parts)
-        self.turns = Scheduler(self.parts, agent, self.outbox)
-        self.commands = Commands(self.parts, self.turns, self.outbox, self._request_restart)
-        self.operator = Operator(self.parts, self.turns, self.outbox)
-        self.sending = ToolMessages(self.parts, self.outbox)
-        self.backlogs = Backlogs(self.parts, self.turns, self.outbox)
-        self.intake = Intake(self.parts, self.turns, self.commands, self.outbox, self.backlogs)
-        self.credentials = Credentials(self.parts)
-        self.people = AccessControl(self.parts, self.turns, self.outbox)
-        self.channels = Channels(self.parts)
-        self.recovery = Recovery(self.parts, self.turns, self.commands, self.outbox, self.backlogs)
-        self.upkeep = Upkeep(self.parts, self.recovery, self.backlogs, self.people)
-        self.approvals = Approvals(self.parts, self.outbox, self.turns.wake)
+        self.store = store
+        self.clock = clock
+        self.instance = Instance(clock)
+        self.platforms = Platforms(platforms, settings.valid_by_platform, settings.on_unknown_delivery_for)
+        self.settings = replace(
+            settings, isolation=replace(settings.isolation, changing_directs=self.platforms.changing_directs())
+        )
+        self.contacts = Contacts(store, clock, platforms)
+        self.hub = Hub()
+        self.observing = Observing(clock, platforms, Traces(tracer, store, clock) if tracer else None)
+        shared = self.store, self.instance, self.settings, self.platforms
+        self.outbox = ReplySender(*shared, contacts=self.contacts, hub=self.hub, observing=self.observing, media=media)
+        env = TurnEnvironment(
+            store=store, clock=clock, instance=self.instance, settings=self.settings, platforms=self.platforms,
+            contacts=self.contacts, hub=self.hub, observing=self.observing, deliver=self.outbox.wake,
+        )  # fmt: skip
+        self.turns = Scheduler(env, agent, self.outbox, media)
+        self.approvals = Approvals(env, self.turns.wake)
+        self.commands = Commands(
+            *shared, hub=self.hub, turns=self.turns, outbox=self.outbox, restart=self._request_restart
+        )
+        self.sending = ToolMessages(*shared, hub=self.hub, outbox=self.outbox, media=media)
+        self.channels = Channels(store, clock, self.settings, self.platforms)
+        self.credentials = Credentials(store, self.instance, self.settings, self.contacts)
+        self.backlogs = Backlogs(store, self.instance, self.settings, self.contacts, self.turns, self.outbox)
+        self.intake = Intake(
+            *shared, contacts=self.contacts, hub=self.hub, observing=self.observing,
+            chats=self.channels.recent if settings.directory_every_s else None,
+            turns=self.turns, commands=self.commands, outbox=self.outbox, backlogs=self.backlogs,
+        )  # fmt: skip
+        self.people = AccessControl(
+            store, self.instance, settings.admission, self.platforms, hub=self.hub, turns=self.turns, outbox=self.outbox
+        )
+        self.operator = Operator(
+            store, self.instance, self.platforms,
+            contacts=self.contacts, hub=self.hub, turns=self.turns, outbox=self.outbox,
+        )  # fmt: skip
+        self.recovery = Recovery(env, self.turns, self.commands, self.outbox, self.backlogs)
+        self.upkeep = Upkeep(
+            store, self.instance, self.settings, media,
+            recovery=self.recovery, backlogs=self.backlogs, people=self.people,
+        )  # fmt: skip
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.stop_requested: asyncio.Future[PlannedStop] = asyncio.get_running_loop().create_future()  # by a chat
         self.report: Report | None = None
@@ -96,7 +129,7 @@ class Gateway:
         await self._join()
         points.reached("recovery.instance")
         self.report = await self.recovery.at_start()
-        pulled = [each for each in self.parts.platforms.values() if isinstance(each, CanPull)]
+        pulled = [each for each in self.platforms.adapters.values() if isinstance(each, CanPull)]
         for loop in (
             self.commands.run(), self.intake.watch_store(), self.upkeep.beat(), self.upkeep.expire_sessions(),
             self.upkeep.forget_old(), self.approvals.expire(), self.turns.watchdog.run(), self.channels.run(),
@@ -117,12 +150,11 @@ class Gateway:
 
     async def drain(self, stop: PlannedStop) -> bool:
         """Stop taking turns, notify running chats, wait for turns and deliveries, mark what is left. True when all finished."""
-        parts = self.parts
         self.turns.close()
-        limit = parts.clock.monotonic() + parts.settings.drain_s
+        limit = self.clock.monotonic() + self.settings.drain_s
         self._database_down = not await self._within(self._announce(stop), FLUSH_S)
-        finished = await self._within(self._all_quiet(), limit - parts.clock.monotonic(), patient=True)
-        self._end_by = parts.clock.monotonic() + FLUSH_S
+        finished = await self._within(self._all_quiet(), limit - self.clock.monotonic(), patient=True)
+        self._end_by = self.clock.monotonic() + FLUSH_S
         marked: list[Recovered] = []
         if not finished:
             await self._within(self.turns.cut_off(REASONS[stop.kind], marked), self._left_s())
@@ -133,7 +165,7 @@ class Gateway:
     async def stop(self, stop: PlannedStop | None) -> None:
         """End every loop; after a drain, record how the process ended. A task that does not end in time ends with the process."""
         self._stopping = True
-        self._end_by = self._end_by or self.parts.clock.monotonic() + FLUSH_S
+        self._end_by = self._end_by or self.clock.monotonic() + FLUSH_S
         if self.failed.done() and not self.failed.cancelled():
             self.failed.exception()  # whoever ends us knows, or need not
         for loop in self._loops:
@@ -148,12 +180,12 @@ class Gateway:
             await self._within(self._close(stop), CLOSE_S)
 
     async def _join(self) -> None:
-        parts, token = self.parts, uuid.uuid4().hex
-        while parts.instance == 0:  # another start may have taken the number at the same moment
-            parts.instance = await parts.store.run(join, token, socket.gethostname(), os.getpid(), parts.clock.now())
-        parts.ids = Ids(parts.clock, parts.instance, await parts.store.read(newest_id))
-        await parts.store.lock_instance(parts.instance)
-        await parts.store.run(record_lock, parts.instance, await parts.store.now())
+        token, number = uuid.uuid4().hex, 0
+        while number == 0:  # another start may have taken the number at the same moment
+            number = await self.store.run(join, token, socket.gethostname(), os.getpid(), self.clock.now())
+        self.instance.join(number, await self.store.read(newest_id))
+        await self.store.lock_instance(number)
+        await self.store.run(record_lock, number, await self.store.now())
 
     def _request_restart(self) -> None:
         if not self.stop_requested.done():
@@ -173,8 +205,7 @@ class Gateway:
             self.failed.set_exception(error)
 
     async def _announce(self, stop: PlannedStop) -> None:
-        parts = self.parts
-        await parts.store.run(record_drain, parts.instance, stop.kind, stop.reason, parts.clock.now())
+        await self.store.run(record_drain, self.instance.number, stop.kind, stop.reason, self.clock.now())
         points.reached("drain.recorded")
         await self._notify_running(restarting=stop.kind == "restart")
 
@@ -184,15 +215,15 @@ class Gateway:
 
     async def _notify_running(self, *, restarting: bool) -> None:
         """Store the stop notice once per chat with a running turn; a failure never delays the stop."""
-        parts, text = self.parts, notices.banner(restarting)
+        text = notices.banner(restarting)
         reason = "restarting" if restarting else "shutting_down"
         for each in {_place(each): each for each in self.turns.running()}.values():
-            delivery = parts.delivery(each.source.platform)
-            events = await parts.store.run(
-                notify_key, each.key, parts.ids.next(), each.source, text, reason, parts.clock.now(), delivery,
+            delivery = self.platforms.delivery(each.source.platform)
+            events = await self.store.run(
+                notify_key, each.key, self.instance.ids.next(), each.source, text, reason, self.clock.now(), delivery,
                 each.turn,
             )  # fmt: skip
-            parts.hub.publish(each.key, events)
+            self.hub.publish(each.key, events)
             if not delivery.by_event:
                 self.outbox.wake(each.key)
 
@@ -201,14 +232,14 @@ class Gateway:
         await self.outbox.quiet()
 
     def _left_s(self) -> float:
-        return (self._end_by or 0.0) - self.parts.clock.monotonic()
+        return (self._end_by or 0.0) - self.clock.monotonic()
 
     async def _within(self, work: Coroutine[Any, Any, None], seconds: float, *, patient: bool = False) -> bool:
         """Await the work; False when it took too long, by the gateway's clock. Only `patient` work waits for a lost database."""
-        if not patient and (self._database_down or self.parts.store.trouble()):
+        if not patient and (self._database_down or self.store.trouble()):
             seconds = min(seconds, NO_DATABASE_S)
         working = asyncio.ensure_future(work)
-        timer = asyncio.ensure_future(self.parts.clock.sleep(seconds))
+        timer = asyncio.ensure_future(self.clock.sleep(seconds))
         try:
             await asyncio.wait({working, timer}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from everturn.lifecycle.parts import Parts
+from everturn.ids import Instance
 from everturn.lifecycle.rows import InstanceRow, find_others
 from everturn.lifecycle.rules import Suspect, is_dead, is_stale, watch
-from everturn.store.interface import GRACE_S
+from everturn.store.interface import GRACE_S, Store
 
 
 class Liveness:
@@ -13,15 +13,17 @@ class Liveness:
     ends when it sees that it was closed.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, store: Store, instance: Instance) -> None:
+        self._store = store
+        self._instance = instance
+        self._clock = instance.clock
         self._suspects: dict[int, Suspect] = {}
 
     async def dead_at_start(self) -> list[InstanceRow]:
         """Find instances whose lock is free. That counts at once, so that a killed process is recovered by its next start; only
         a database that was itself restarted must have given live instances the time to take their locks again.
         """
-        store, us = self._parts.store, self._parts.instance
+        store, us = self._store, self._instance.number
         others = (await store.read(find_others, us)).open
         if not others or {instance.number for instance in others} <= await store.alive():
             return []
@@ -32,11 +34,11 @@ class Liveness:
 
     async def dead(self, others: list[InstanceRow]) -> list[InstanceRow]:
         """Find those of these instances whose lock was free, or whose heartbeat was stale, for the whole grace period."""
-        store = self._parts.store
+        store = self._store
         alive, database_now = (await store.alive(), await store.now()) if others else (set(), 0.0)
         suspects = [
             instance for instance in others if instance.number not in alive or is_stale(instance.alive_at, database_now)
         ]
-        now = self._parts.clock.monotonic()
+        now = self._clock.monotonic()
         self._suspects = watch(self._suspects, {instance.number: instance.heartbeat_at for instance in suspects}, now)
         return [instance for instance in suspects if is_dead(self._suspects[instance.number], now, GRACE_S)]

@@ -10,12 +10,16 @@ import structlog
 from msgspec.structs import replace
 
 from everturn import points
+from everturn.clock import Clock
 from everturn.commands.rows.commands import ask_about_delivery
 from everturn.errors import FenceLost, OutcomeUnknown, PlatformError, Refused, StoreError, TryLater
+from everturn.home.files import Media
 from everturn.home.rules import Upload
+from everturn.ids import Instance
 from everturn.inbox import rules
-from everturn.lifecycle.parts import Parts
+from everturn.lifecycle.settings import Settings
 from everturn.model import Bubble, Reply, SessionSource, StoredFile
+from everturn.outbox.hub import Hub
 from everturn.outbox.rows.outbox import (
     SILENCE,
     DamagedReply,
@@ -42,28 +46,51 @@ from everturn.outbox.rules.delivery import (
     is_too_late,
     marked,
 )
-from everturn.outbox.rules.streaming import Look, answering, visible
+from everturn.outbox.rules.streaming import Display, Look, answering, visible
 from everturn.outbox.rules.text import LOST, beneath_file, not_here, not_sent, split, storable
-from everturn.outbox.screens import MessageScreen
 from everturn.outbox.streaming import Bubbles, DeliveryHeld, MessageWriter, shape
 from everturn.pauses import pause_s
 from everturn.people.rules.people_texts import answer_buttons
+from everturn.platform.connected import Contacts, Platforms
 from everturn.platform.interface import CanAsk, CanEdit, CanReadBack, CanSend, CanSendFiles, Choice, Outgoing
+from everturn.platform.screens import MessageScreen
 from everturn.sessions.rules.keys import origin_of
+from everturn.store.interface import Store
+from everturn.telemetry.observing import Observing
 from everturn.turns.rows.turns import PROGRESS
 from everturn.turns.rules.turn_texts import buttons
 
 log = structlog.get_logger()
 LOOK_AGAIN_S = 0.5
+NOT_CONNECTED_S = 60.0
 
 
 class ReplySender:
     """Runs one lane (task) for each session key that has pending replies."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self.bubbles = Bubbles(parts)
-        self._delivering = Delivering(parts, self.bubbles)
+    def __init__(
+        self,
+        store: Store,
+        instance: Instance,
+        settings: Settings,
+        platforms: Platforms,
+        *,
+        contacts: Contacts,
+        hub: Hub,
+        observing: Observing,
+        media: Media | None,
+    ) -> None:
+        self._store = store
+        self._instance = instance
+        self._clock = instance.clock
+        self._settings = settings
+        self._platforms = platforms
+        self._hub = hub
+        self._observing = observing
+        self.bubbles = Bubbles(store, instance, settings.display, platforms)
+        self._delivering = Delivering(
+            store, instance.clock, settings.display, platforms, contacts=contacts, media=media, bubbles=self.bubbles
+        )
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
         self._asleep: dict[str, asyncio.Task[None]] = {}  # lanes whose next reply is not due, by what they wait for
@@ -156,7 +183,7 @@ class ReplySender:
             raise
         except Exception as error:
             log.exception("outbox lane failed", session_key=key, reply=reply and reply.id, error=repr(error))
-            await self._sleep_until(self._parts.clock.now() + pause_s(failures + 1, random.random()), key)  # noqa: S311  no secret
+            await self._sleep_until(self._clock.now() + pause_s(failures + 1, random.random()), key)  # noqa: S311  no secret
             if reply is not None:
                 await self._put_back(reply)
             return False
@@ -164,17 +191,20 @@ class ReplySender:
 
     async def _put_back(self, reply: Reply) -> None:
         """Release a reply whose outcome could not be recorded: a claim that stayed would block its key until a restart."""
-        store, now = self._parts.store, self._parts.clock.now()
+        store, now = self._store, self._clock.now()
         with suppress(FenceLost):
             await store.run(
-                mark_unknown, reply, self._parts.unknown_action(reply.source.platform), now, "outcome not recorded"
+                mark_unknown, reply, self._platforms.unknown_action(reply.source.platform), now, "outcome not recorded"
             )
 
     async def _next(self, key: str) -> Reply | None:
         """Claim the key's next reply; waits while it is not due."""
         while True:
             self._again.discard(key)
-            await _ask_about_deliveries(self._parts, key)
+            if self._settings.on_unknown_delivery_for(origin_of(key)[0]) == UnknownAction.ASK:
+                # Queue delivery requests for its replies whose delivery is unknown.
+                while await self._store.run(ask_about_delivery, key, self._instance.ids.next(), self._clock.now()):
+                    points.reached("delivery.asked")
             found = await self._claim(key)
             if isinstance(found, DamagedReply):
                 log.error(
@@ -188,7 +218,7 @@ class ReplySender:
 
     async def _sleep_until(self, at: float, key: str) -> None:
         """Sleep until then, or until the lane is woken."""
-        clock = self._parts.clock
+        clock = self._clock
         sleeping = self._asleep[key] = asyncio.ensure_future(clock.sleep(max(0.0, at - clock.now())))
         self._count(-1)
         try:
@@ -200,8 +230,8 @@ class ReplySender:
 
     async def _claim(self, key: str) -> Reply | float | DamagedReply | None:
         """Claim the key's next reply; when cancelled, release it: a reply that was claimed and never sent is pending again."""
-        store, now = self._parts.store, self._parts.clock.now()
-        claiming = store.run(claim_next, key, self._parts.instance, self._parts.ids.next(), now)
+        store, now = self._store, self._clock.now()
+        claiming = store.run(claim_next, key, self._instance.number, self._instance.ids.next(), now)
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:
@@ -213,31 +243,31 @@ class ReplySender:
 
     async def _deliver(self, reply: Reply) -> bool:
         """Send the unsent parts of a reply; True when the lane should look for more."""
-        began, outcome, more = self._parts.clock.monotonic(), "sent", True
+        began, outcome, more = self._clock.monotonic(), "sent", True
         try:
             until = reply.valid_until
-            if until is not None and is_too_late(until, self._parts.clock.now(), seen=_may_be_seen(reply)):
+            if until is not None and is_too_late(until, self._clock.now(), seen=_may_be_seen(reply)):
                 outcome = await self._dead_letter(reply, NO_USE, unknown=reply.marked)
             else:
                 more = await self._delivering.send(reply)
         except PlatformError as error:
             outcome = await self._failed(reply, error)
         except DeliveryHeld as held:
-            await self._parts.store.run(mark_unknown, reply, held.action, self._parts.clock.now(), str(held))
+            await self._store.run(mark_unknown, reply, held.action, self._clock.now(), str(held))
             outcome = "unknown"
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001  an adapter that raises anything else must not end the lane
             outcome = await self._failed(reply, OutcomeUnknown(f"{type(error).__name__}: {error}"))
-        self._parts.observing.delivered(reply, began, outcome)
-        self._parts.hub.changes.note("outbox", "platforms")
+        self._observing.delivered(reply, began, outcome)
+        self._hub.changes.note("outbox", "platforms")
         return more
 
     async def _failed(self, reply: Reply, error: PlatformError) -> str:
         """Record a failed send: retry, delivery unknown or dead letter. Returns the outcome for the metrics."""
-        store, now, ordered = self._parts.store, self._parts.clock.now(), is_ordered(error)
+        store, now, ordered = self._store, self._clock.now(), is_ordered(error)
         reply = replace(reply, sent_parts=await store.read(parts_out, reply.id))  # with the parts that this try sent
-        harmless, valid_until = _harmless(reply, error, self._parts), None if _may_be_seen(reply) else reply.valid_until
+        harmless, valid_until = self._harmless(reply, error), None if _may_be_seen(reply) else reply.valid_until
         decision = after_failure(
             error, reply.attempts + 1, reply.failures + 1, now, valid_until=valid_until, harmless=harmless
         )
@@ -246,8 +276,8 @@ class ReplySender:
         if isinstance(decision, DeadLetter):
             unknown = reply.marked or isinstance(error, OutcomeUnknown)
             return await self._dead_letter(reply, storable(decision.why), unknown=unknown)
-        if isinstance(error, OutcomeUnknown) and reply.bubble is None and not _is_edit(reply, self._parts):
-            action = self._parts.unknown_action(reply.source.platform)
+        if isinstance(error, OutcomeUnknown) and reply.bubble is None and not self._is_edit(reply):
+            action = self._platforms.unknown_action(reply.source.platform)
             await store.run(mark_unknown, reply, action, decision.at, told)
             return "unknown"
         await store.run(try_later, reply, decision.at, told, failed=not ordered)
@@ -255,27 +285,31 @@ class ReplySender:
 
     async def _dead_letter(self, reply: Reply, why: str, *, unknown: bool) -> str:
         """Make the reply a dead letter; those who wait for a file, or for its text, get a notice as well."""
-        store, now = self._parts.store, self._parts.clock.now()
+        store, now = self._store, self._clock.now()
         if reply.file is not None:
             text = not_sent(
                 reply.file.name,
                 why,
                 out=len(reply.sent_parts),
                 text=bool(reply.text),
-                files=isinstance(self._parts.sender(reply.source.platform), CanSendFiles),
+                files=isinstance(self._platforms.sender(reply.source.platform), CanSendFiles),
                 unknown=unknown,
             )
-            await store.run(make_file_dead_letter, reply, now, why, self._parts.ids.next(), text)
+            await store.run(make_file_dead_letter, reply, now, why, self._instance.ids.next(), text)
         else:
             await store.run(make_dead_letter, reply, now, why)
         return "dead"
 
+    def _is_edit(self, reply: Reply) -> bool:
+        """Whether sending the reply only edits a sent message."""
+        platform = self._platforms.sender(reply.source.platform)
+        return reply.kind == PROGRESS and bool(reply.sent_parts) and isinstance(platform, CanEdit)
 
-async def _ask_about_deliveries(parts: Parts, key: str) -> None:
-    """Queue delivery requests for the key's replies whose delivery is unknown, where the policy is to ask the chat."""
-    if parts.settings.on_unknown_delivery_for(origin_of(key)[0]) == UnknownAction.ASK:
-        while await parts.store.run(ask_about_delivery, key, parts.ids.next(), parts.clock.now()):
-            points.reached("delivery.asked")
+    def _harmless(self, reply: Reply, error: PlatformError) -> bool:
+        """Whether a repetition shows nothing twice: it edits a sent message, or the platform recognises it."""
+        if isinstance(error, OutcomeUnknown) and not self._is_edit(reply):
+            return self._platforms.unknown_action(reply.source.platform) in {UnknownAction.REPEAT, UnknownAction.LOOK}
+        return reply.bubble is not None or self._is_edit(reply)
 
 
 def _may_be_seen(reply: Reply) -> bool:
@@ -284,45 +318,40 @@ def _may_be_seen(reply: Reply) -> bool:
     return any(reply.sent_parts) or (bubble is not None and (bubble.sending is not None or bubble.repeats))
 
 
-def _is_edit(reply: Reply, parts: Parts) -> bool:
-    """Whether sending the reply only edits a sent message."""
-    platform = parts.sender(reply.source.platform)
-    return reply.kind == PROGRESS and bool(reply.sent_parts) and isinstance(platform, CanEdit)
-
-
-def _harmless(reply: Reply, error: PlatformError, parts: Parts) -> bool:
-    """Whether a repetition shows nothing twice: it edits a sent message, or the platform recognises it."""
-    if isinstance(error, OutcomeUnknown) and not _is_edit(reply, parts):
-        return parts.unknown_action(reply.source.platform) in {UnknownAction.REPEAT, UnknownAction.LOOK}
-    return reply.bubble is not None or _is_edit(reply, parts)
-
-
-# Sends one reply: its unsent parts, the final text of a streaming message, or a file; records each part when it is
-# sent.
-
-
-NOT_CONNECTED_S = 60.0
-
-
 class Delivering:
-    """Sends each kind of reply through its platform."""
+    """Sends one reply: its unsent parts, the final text of a streaming message, or a file; records each part when it is sent."""
 
-    def __init__(self, parts: Parts, bubbles: Bubbles) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        display: Display,
+        platforms: Platforms,
+        *,
+        contacts: Contacts,
+        media: Media | None,
+        bubbles: Bubbles,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._display = display
+        self._platforms = platforms
+        self._contacts = contacts
+        self._media = media
         self._bubbles = bubbles
 
     async def send(self, reply: Reply) -> bool:
         """Send and record every unsent part; True when there is more to send. Raises PlatformError, DeliveryHeld."""
-        platform = self._parts.sender(reply.source.platform)
+        platform = self._platforms.sender(reply.source.platform)
         if platform is None:
             raise TryLater(f"{reply.source.platform} is not connected", NOT_CONNECTED_S)
         if reply.file is not None:
             return await self._send_file(platform, reply, reply.file)
         if reply.kind == PROGRESS and reply.sent_parts and isinstance(platform, CanEdit):
             return await self._edit(platform, reply)
-        if reply.bubble is not None and (screen := self._parts.screen(reply.source.platform)) is not None:
+        if reply.bubble is not None and (screen := self._platforms.screen(reply.source.platform)) is not None:
             return await self._shape(platform, screen, reply, reply.bubble)
-        look = self._parts.settings.display.look(reply.source)
+        look = self._display.look(reply.source)
         said = visible(reply.text, finished=True, look=look) if reply.kind == REPLY else reply.text
         if not said and reply.kind == REPLY:
             return await self._silent(reply)
@@ -345,7 +374,7 @@ class Delivering:
             out = (*out, number or await _send(platform, reply, to, piece, key, last=last))
             points.reached("send.after")
             if not last:
-                await self._parts.store.run(record_part, reply, out)
+                await self._store.run(record_part, reply, out)
         return await self._sent(reply, out)
 
     async def _shape(self, platform: CanSend, screen: MessageScreen, reply: Reply, bubble: Bubble) -> bool:
@@ -356,23 +385,23 @@ class Delivering:
         writer = live.writer if live is not None else None
         if writer is None:
             writer = MessageWriter(
-                self._parts, reply.source, platform, screen,
+                self._bubbles, reply.source, platform, screen,
                 row=reply.id, claim=reply.claim, out=reply.sent_parts, bubble=bubble,
             )  # fmt: skip
         try:
-            spoken = await shape(writer, reply, live, self._parts.settings.display.look(reply.source))
+            spoken = await shape(writer, reply, live, self._display.look(reply.source))
         except DeliveryHeld:
             await writer.mark_for_resend()
             raise
         kind = reply.kind if spoken or reply.kind != REPLY else SILENCE
-        more = await self._parts.store.run(record_shown, reply, kind, writer.out, writer.known, self._parts.clock.now())
+        more = await self._store.run(record_shown, reply, kind, writer.out, writer.known, self._clock.now())
         self._bubbles.forget(live)
         points.reached("send.committed")
         return more
 
     async def _silent(self, reply: Reply) -> bool:
         """Record, without sending, an answer that only says that there is nothing to say."""
-        more = await self._parts.store.run(record_silence, reply, self._parts.clock.now())
+        more = await self._store.run(record_silence, reply, self._clock.now())
         points.reached("send.committed")
         return more
 
@@ -385,10 +414,10 @@ class Delivering:
         else:
             text = marked(reply.text) if reply.marked else reply.text
             pieces = split(not_here(file.name, text), limits.text, limits.unit)
-        return await self._send_each(platform, reply, pieces, self._parts.settings.display.look(reply.source))
+        return await self._send_each(platform, reply, pieces, self._display.look(reply.source))
 
     async def _outgoing(self, file: StoredFile, text: str) -> Outgoing:
-        media, upload = self._parts.media, Upload(file.id, file.name)
+        media, upload = self._media, Upload(file.id, file.name)
         if media is None or not await asyncio.to_thread(media.touch, upload):
             raise Refused(LOST)
         return Outgoing(media.path_of(upload), file.name, file.type, text)
@@ -401,13 +430,13 @@ class Delivering:
         return await self._sent(reply, reply.sent_parts)
 
     async def _sent(self, reply: Reply, out: tuple[str, ...]) -> bool:
-        store, now = self._parts.store, self._parts.clock.now()
+        store, now = self._store, self._clock.now()
         if reply.kind == PROGRESS:
             more = await store.run(record_progress, reply, out, now)
         else:
             more = await store.run(record_sent, reply, out, now)
         points.reached("send.committed")
-        self._parts.contacts.sent(reply.source.platform, reply.source.account)
+        self._contacts.sent(reply.source.platform, reply.source.account)
         return more
 
 

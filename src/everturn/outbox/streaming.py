@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from everturn import points
 from everturn.errors import EverturnError, OutcomeUnknown, Refused, StoreError, TryLater
-from everturn.lifecycle.parts import Parts
+from everturn.ids import Instance
 from everturn.model import Bubble, Reply, SessionSource
 from everturn.outbox.rows.outbox import record_bubble
 from everturn.outbox.rows.streaming import BROKEN_OFF, PAUSED, Closed, Opening, open_bubble, still_ours
 from everturn.outbox.rules.delivery import Surety, UnknownAction, marked
 from everturn.outbox.rules.outbox_texts import NOTHING_SAID, SUPERSEDED, beneath
 from everturn.outbox.rules.streaming import (
+    Display,
     Growth,
     Look,
     Pace,
@@ -37,8 +38,10 @@ from everturn.outbox.rules.streaming import (
     with_resend_mark,
 )
 from everturn.outbox.rules.text import split
-from everturn.outbox.screens import MessageScreen, find_sent
+from everturn.platform.connected import Platforms
 from everturn.platform.interface import CanSend
+from everturn.platform.screens import MessageScreen, find_sent
+from everturn.store.interface import Store
 from everturn.turns.rows.turn_values import StartedTurn
 
 log = structlog.get_logger()
@@ -53,29 +56,28 @@ class StreamingMessage:
 
     def __init__(
         self,
-        parts: Parts,
+        bubbles: Bubbles,
         begun: Callable[[], StartedTurn],
         platform: CanSend,
         screen: MessageScreen,
         *,
         pace: Pace,
         look: Look,
-        opened: Callable[[StreamingMessage], None],
     ) -> None:
-        self._parts = parts
+        self._bubbles = bubbles
+        self._clock = bubbles.instance.clock
         self._begun = begun
         self._platform = platform
         self._screen = screen
         self._pace = pace
         self._look = look
-        self._on_opened = opened
         self.text = ""  # the text of the turn so far
         self.before = ""  # the part of it before the last tool call: it stays above what follows
         self.writer: MessageWriter | None = None  # None: the bubble is not opened
         self.began = False  # the bubble is being opened, or was
         self._status = ""  # the progress line beneath the text, until there is more text
         self._seen = ""  # the text that is on the screen
-        self._at = parts.clock.monotonic()  # when the screen was changed
+        self._at = self._clock.monotonic()  # when the screen was changed
         self._slow, self._not_before, self._unknown = 1.0, 0.0, 0
         self._boundary = self._closed = self._refused = False
         self._changed, self._urgent = asyncio.Event(), asyncio.Event()
@@ -84,7 +86,7 @@ class StreamingMessage:
     def say(self, text: str) -> None:
         """Show the text of the current model response so far; it replaces the earlier text of the same response."""
         if self._task is None:
-            self._at = self._parts.clock.monotonic()
+            self._at = self._clock.monotonic()
         self.text, self._status, self._boundary = so_far(self.before, text, self._look), "", False
         self._go_on()
 
@@ -128,7 +130,7 @@ class StreamingMessage:
     @property
     def hold_s(self) -> float:
         """How many seconds the platform asked us to wait."""
-        return max(0.0, self._not_before - self._parts.clock.monotonic())
+        return max(0.0, self._not_before - self._clock.monotonic())
 
     @property
     def done(self) -> bool:
@@ -159,7 +161,7 @@ class StreamingMessage:
 
     def _growth(self) -> Growth:
         return Growth(
-            since_s=self._parts.clock.monotonic() - self._at,
+            since_s=self._clock.monotonic() - self._at,
             grown=grown(self._seen, self.text),
             first=self.writer is None or not self.writer.out,
             boundary=self._boundary,
@@ -169,7 +171,7 @@ class StreamingMessage:
 
     async def _pause(self, seconds: float) -> None:
         """Wait until the time is over or a flush is requested."""
-        waits = [asyncio.ensure_future(self._parts.clock.sleep(seconds)), asyncio.ensure_future(self._urgent.wait())]
+        waits = [asyncio.ensure_future(self._clock.sleep(seconds)), asyncio.ensure_future(self._urgent.wait())]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -177,7 +179,7 @@ class StreamingMessage:
                 each.cancel()
 
     async def _try_to_show(self) -> None:
-        self._at = self._parts.clock.monotonic()
+        self._at = self._clock.monotonic()
         try:
             await self._show()
         except (TryLater, OutcomeUnknown) as error:
@@ -185,7 +187,7 @@ class StreamingMessage:
             self._unknown += isinstance(error, DeliveryUnknown) and self._platform.surety is Surety.NEITHER
             self._refused = self._unknown > MOST_REPEATED  # then only the final delivery repeats: it counts how often
             delay_s = error.delay_s if isinstance(error, TryLater) else 0.0
-            self._not_before = self._parts.clock.monotonic() + delay_s
+            self._not_before = self._clock.monotonic() + delay_s
             self._changed.set()
         except (Refused, DeliveryHeld) as error:
             self._refused = True  # the final delivery finds out what can be done
@@ -219,48 +221,51 @@ class StreamingMessage:
         """Whether this attempt may show the bubble; opens it before the first text is sent."""
         if self.writer is None:
             return await self._open()
-        ours = await self._parts.store.read(still_ours, self._begun(), self.writer.bubble.opening)
+        ours = await self._bubbles.store.read(still_ours, self._begun(), self.writer.bubble.opening)
         self._closed = self._closed or not ours
         return ours
 
     async def _open(self) -> bool:
-        parts, begun = self._parts, self._begun()
+        begun = self._begun()
         opening = Opening(
-            number=parts.ids.next(),
-            instance=parts.instance,
-            at=parts.clock.now(),
-            on_unknown=parts.unknown_action(begun.source.platform),
+            number=self._bubbles.instance.ids.next(),
+            instance=self._bubbles.instance.number,
+            at=self._clock.now(),
+            on_unknown=self._bubbles.platforms.unknown_action(begun.source.platform),
         )
-        opened = await parts.store.run(open_bubble, begun, opening)
+        opened = await self._bubbles.store.run(open_bubble, begun, opening)
         points.reached("preview.opened")
         if isinstance(opened, Closed):
             self._refused = opened.for_good
-            self._not_before = parts.clock.monotonic() + max(LOOK_AGAIN_S, self._pace.interval_s)
+            self._not_before = self._clock.monotonic() + max(LOOK_AGAIN_S, self._pace.interval_s)
             self._changed.set()  # opening is retried then, whether or not there is more text
             return False
         self.writer = MessageWriter(
-            parts, begun.source, self._platform, self._screen,
+            self._bubbles, begun.source, self._platform, self._screen,
             row=begun.turn, claim=opening.number, out=opened.parts, bubble=opened.bubble,
         )  # fmt: skip
-        self._on_opened(self)
+        self._bubbles.opened(self)
         return True
 
 
 class Bubbles:
     """The bubbles that this process shows, and those that are not delivered yet."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, store: Store, instance: Instance, display: Display, platforms: Platforms) -> None:
+        self.store = store
+        self.instance = instance
+        self.display = display
+        self.platforms = platforms
         self._live: dict[str, StreamingMessage] = {}
 
     def begin(self, begun: Callable[[], StartedTurn]) -> StreamingMessage | None:
         """The streaming message of a turn; None where the platform cannot stream or streaming is off."""
         source = begun().source
-        platform, screen = self._parts.sender(source.platform), self._parts.screen(source.platform)
-        pace, look = self._parts.settings.display.pace(source), self._parts.settings.display.look(source)
+        platform, screen = self.platforms.sender(source.platform), self.platforms.screen(source.platform)
+        pace, look = self.display.pace(source), self.display.look(source)
         if platform is None or screen is None or not pace.enabled:
             return None
-        return StreamingMessage(self._parts, begun, platform, screen, pace=pace, look=look, opened=self._opened)
+        return StreamingMessage(self, begun, platform, screen, pace=pace, look=look)
 
     async def settle(self, bubble: Bubble, row: int, claim: int) -> StreamingMessage | None:
         """End the streaming of a bubble for its delivery; returns what this process knows, None if another showed it last.
@@ -287,7 +292,8 @@ class Bubbles:
         for each in self._live.values():
             each.cancel()
 
-    def _opened(self, live: StreamingMessage) -> None:
+    def opened(self, live: StreamingMessage) -> None:
+        """Remember a bubble that was opened, until its final text is delivered."""
         if live.writer is not None:
             if len(self._live) >= KEPT:
                 self._live = {name: each for name, each in self._live.items() if not each.done}
@@ -325,7 +331,7 @@ class MessageWriter:
 
     def __init__(
         self,
-        parts: Parts,
+        bubbles: Bubbles,
         to: SessionSource,
         platform: CanSend,
         screen: MessageScreen,
@@ -343,7 +349,7 @@ class MessageWriter:
         self.screen = screen
         self.platform = platform
         self.said = bubble.said
-        self._parts = parts
+        self._bubbles = bubbles
         known = bubble.shown[: len(out)]
         self._shown = [*known, *[""] * (len(out) - len(known))]
 
@@ -409,7 +415,7 @@ class MessageWriter:
         key = part_key(self.bubble.name, place, self.bubble.replaces)
         try:
             found = await find_sent(self.platform, self.to, key, piece) if self.bubble.repeats else None
-            to = answering(self.to, self._parts.settings.display.look(self.to), place)
+            to = answering(self.to, self._bubbles.display.look(self.to), place)
             return found or await self.screen.show(to, piece, key)
         except (TryLater, Refused):
             await self._keep(replace(self.bubble, sending=None))
@@ -426,7 +432,7 @@ class MessageWriter:
     async def resolve(self) -> None:
         """Decide about a part whose delivery is unknown: repeat, look for or mark it; or, by policy, raise DeliveryHeld."""
         if self.bubble.sending is not None:
-            await self._keep(resolved(self.bubble, self._parts.unknown_action(self.to.platform)))
+            await self._keep(resolved(self.bubble, self._bubbles.platforms.unknown_action(self.to.platform)))
         if (hold := self.bubble.hold) is not None:
             raise DeliveryHeld(UnknownAction(hold))
 
@@ -442,7 +448,7 @@ class MessageWriter:
 
     async def _keep(self, bubble: Bubble) -> None:
         self.bubble = bubble
-        await self._parts.store.run(record_bubble, self.row, self.claim, self.out, bubble)
+        await self._bubbles.store.run(record_bubble, self.row, self.claim, self.out, bubble)
 
 
 # The final delivery of a streaming message: the chat shows the text of the outbox row, once, without a cursor.

@@ -11,15 +11,18 @@ from msgspec.structs import replace
 
 from everturn import points
 from everturn.clock import Clock
-from everturn.lifecycle.parts import Parts
+from everturn.ids import Instance
 from everturn.model import Json
 from everturn.operator.rows.actions import Impossible
 from everturn.operator.rows.overview import knows_platform
 from everturn.operator.rows.reading import PersonAct, PersonActed, act_on_person
+from everturn.outbox.hub import Hub
 from everturn.outbox.sender import ReplySender
 from everturn.people.rows.admission import StoppedKey, approve_person, list_people, revoke, revoke_again
 from everturn.people.rows.pairing import Approval, Paired, PairingOutcome, approve_code, approve_request, list_pairings
-from everturn.people.rules.admission import ids_of
+from everturn.people.rules.admission import Admission, ids_of
+from everturn.platform.connected import Platforms
+from everturn.store.interface import Store
 from everturn.turns.scheduler import Scheduler
 
 UNSEEN_S = 120.0  # no transaction that did not see a revocation is as long as that
@@ -28,47 +31,62 @@ UNSEEN_S = 120.0  # no transaction that did not see a revocation is as long as t
 class AccessControl:
     """Lists, approves, allows and revokes people, for those who administer the gateway."""
 
-    def __init__(self, parts: Parts, turns: Scheduler, outbox: ReplySender) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        store: Store,
+        instance: Instance,
+        admission: Admission,
+        platforms: Platforms,
+        *,
+        hub: Hub,
+        turns: Scheduler,
+        outbox: ReplySender,
+    ) -> None:
+        self._store = store
+        self._instance = instance
+        self._clock = instance.clock
+        self._admission = admission
+        self._platforms = platforms
+        self._hub = hub
         self._turns = turns
         self._outbox = outbox
 
     async def all(self) -> tuple[list[Json], list[Json]]:
         """The open access requests, and the people who were approved or revoked."""
-        store = self._parts.store
-        return await store.read(list_pairings, self._parts.clock.now()), await store.read(list_people)
+        store = self._store
+        return await store.read(list_pairings, self._clock.now()), await store.read(list_people)
 
     async def approve_code(self, code: str, platform: str | None, *, owner: bool) -> Paired:
         """Approve the access request with this code; returns after the commit."""
-        return await self._approved(self._parts.store.run(approve_code, code, platform, self._approval(owner)))
+        return await self._approved(self._store.run(approve_code, code, platform, self._approval(owner)))
 
     async def approve_request(self, number: int, *, owner: bool) -> Paired:
         """Approve the access request with this number."""
-        return await self._approved(self._parts.store.run(approve_request, number, self._approval(owner)))
+        return await self._approved(self._store.run(approve_request, number, self._approval(owner)))
 
     async def allow(self, platform: str, person: str, *, owner: bool) -> None:
         """Approve somebody who did not request access, or was revoked."""
-        await self._parts.store.run(approve_person, platform, [person], None, self._parts.clock.now(), owner=owner)
+        await self._store.run(approve_person, platform, [person], None, self._clock.now(), owner=owner)
 
     async def revoke(self, platform: str, person: str) -> list[StoppedKey]:
         """Revoke somebody; what of theirs runs here is ended as soon as that is committed."""
-        revoking = self._parts.store.run(revoke, platform, person, self._parts.clock.now())
+        revoking = self._store.run(revoke, platform, person, self._clock.now())
         revoking.add_done_callback(partial(self._revoked, platform, person))
         return await asyncio.shield(revoking)
 
     async def knows(self, platform: str) -> bool:
         """Whether a platform of this name exists, or did."""
-        return platform in self._parts.platforms or await self._parts.store.read(knows_platform, platform)
+        return platform in self._platforms.adapters or await self._store.read(knows_platform, platform)
 
     async def revoke_again(self) -> None:
         """End work that a revocation of the last minutes could not see, because it was being accepted in that moment."""
-        now = self._parts.clock.now()
-        for platform, person, ended in await self._parts.store.run(revoke_again, now - UNSEEN_S, now):
+        now = self._clock.now()
+        for platform, person, ended in await self._store.run(revoke_again, now - UNSEEN_S, now):
             self._end(platform, person, ended)
 
     def listed(self) -> list[Json]:
         """The settings of each platform: who is allowed, and what strangers get."""
-        admission = self._parts.settings.admission
+        admission = self._admission
         return [
             {
                 "platform": name,
@@ -78,12 +96,12 @@ class AccessControl:
                 "unknown": policy.for_strangers,
             }
             for name, policy in sorted(admission.policies.items())
-            if name in self._parts.platforms and admission.governs(name)
+            if name in self._platforms.adapters and admission.governs(name)
         ]
 
     async def act(self, wanted: PersonAct) -> PersonActed | Impossible:
         """Do an operator's action, once for each id; what follows happens even if the request is cancelled."""
-        acting = self._parts.store.run(act_on_person, replace(wanted, notice=self._parts.ids.next()))
+        acting = self._store.run(act_on_person, replace(wanted, notice=self._instance.ids.next()))
         acting.add_done_callback(partial(self._acted, wanted))
         return await asyncio.shield(acting)
 
@@ -99,7 +117,7 @@ class AccessControl:
             self._outbox.wake(done.key)
 
     def _approval(self, owner: bool) -> Approval:  # noqa: FBT001  as it was asked
-        return Approval(at=self._parts.clock.now(), notice=self._parts.ids.next(), owner=owner)
+        return Approval(at=self._clock.now(), notice=self._instance.ids.next(), owner=owner)
 
     async def _approved(self, approving: asyncio.Future[Paired]) -> Paired:
         # What follows the commit happens even if this task is cancelled meanwhile.
@@ -128,7 +146,7 @@ class AccessControl:
         for key, turn in ended.items():
             if turn is not None:
                 self._turns.stop_turn(key, turn)
-                self._parts.hub.ended(key)
+                self._hub.ended(key)
             self._outbox.wake(key)  # a bubble that waited to be finished has its last shape now
             self._turns.wake(key)
 

@@ -10,7 +10,7 @@ from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.clock import Clock, SystemClock
 from everturn.home.files import Media
 from everturn.lifecycle.gateway import Gateway, PlannedStop
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, Inbound, SessionSource, ToolCall
 from everturn.people.rules.admission import OPEN
 from everturn.platform.interface import Platform
@@ -113,7 +113,7 @@ class World:
     @property
     def store(self) -> Store:
         """The gateway's store."""
-        return self.gateway.parts.store
+        return self.gateway.store
 
     async def start(self) -> Report:
         """Open the database and start the gateway."""

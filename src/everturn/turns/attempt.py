@@ -7,18 +7,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from msgspec.structs import replace
 
 from everturn import points
 from everturn.agent.interface import NO_USAGE
+from everturn.clock import Clock
 from everturn.errors import PlatformError
+from everturn.ids import Instance
 from everturn.inbox.rows.joining import JoinedTurn, join_turn
-from everturn.lifecycle.parts import Parts
+from everturn.lifecycle.settings import Settings
 from everturn.model import Event, Message, SettledFiles, ToolCall, Usage
+from everturn.outbox.hub import Hub
 from everturn.outbox.rules.text import storable
 from everturn.outbox.streaming import StreamingMessage
+from everturn.platform.connected import Contacts, Platforms
 from everturn.platform.interface import CanReact, CanType
 from everturn.sessions.rows.compaction import (
     Compaction,
@@ -30,28 +35,67 @@ from everturn.sessions.rows.compaction import (
     may_compact,
 )
 from everturn.sessions.rows.entries import calls_of_turn
+from everturn.store.interface import Store
+from everturn.telemetry.observing import Observing
 from everturn.turns.rows.beginning import with_settled
-from everturn.turns.rows.turn_values import StartedTurn, Streamed
+from everturn.turns.rows.turn_values import Start, StartedTurn, Streamed
 from everturn.turns.rows.turns import PROGRESS, Progress, called_apart, notify_progress
 from everturn.turns.rules.recovery import is_suspect
 from everturn.turns.rules.turns import Notice, NoticesSent
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnvironment:
+    """What every turn of this process uses: where it is stored, how it is shown, and who hears of it."""
+
+    store: Store
+    clock: Clock
+    instance: Instance
+    settings: Settings
+    platforms: Platforms
+    contacts: Contacts
+    hub: Hub
+    observing: Observing
+    deliver: Callable[[str], None]  # a reply is pending for this key
+
+    def start(self, platform: str, chat_type: str, *, counts: bool, suspects: bool = True) -> Start:
+        """Everything the beginning of a turn may need, with fresh ids."""
+        settings, ids, delivery = self.settings, self.instance.ids, self.platforms.delivery(platform)
+        return Start(
+            instance=self.instance.number,
+            notice=ids.next(),  # smaller than the turn's id: a notice about its start is sent before its reply
+            turn=ids.next(),
+            session_id=ids.session(),
+            at=self.clock.now(),
+            policy=settings.policies.of(platform, chat_type),
+            fresh_s=settings.fresh_s,
+            resume=settings.resume,
+            delivery=delivery,
+            stuck_after=settings.stuck_after,
+            suspects=suspects,
+            counts=counts,
+            isolation=settings.isolation,
+            # Programs that post know each message by its id: theirs are answered one by one.
+            burst_s=0.0 if delivery.by_event else settings.burst_s,
+            collect_s=settings.collect_s,
+            admission=settings.admission_of(platform),
+        )
+
+
 class Attempt:
     """The started turn, the number of its next transcript row, its streamed text and its model and tool activity."""
 
-    def __init__(self, parts: Parts, begun: StartedTurn, deliver: Callable[[str], None] = lambda _key: None) -> None:
-        self.parts = parts
+    def __init__(self, env: TurnEnvironment, begun: StartedTurn) -> None:
+        self.env = env
         self.begun = begun
-        self.deliver = deliver  # a reply is pending for this key: deliver it
-        self.suspect = is_suspect(begun.unclean_ends, parts.settings.stuck_after)
+        self.suspect = is_suspect(begun.unclean_ends, env.settings.stuck_after)
         self.called = begun.called  # an end is an interruption: a model was called, or the agent is not ours
         self.marked = begun.called  # and that is stored
         self.seq = begun.seq
         self.waiting = begun.waiting  # messages and commands behind it, as the last commit saw
         self.woken = False  # a message arrived since the attempt last read the queue
         self.unread: list[Message] = []  # what joined the turn and was not handed to its agent yet
-        self.began = self.active_at = parts.clock.monotonic()
+        self.began = self.active_at = env.clock.monotonic()
         self.asked_at: float | None = None  # when a model was asked that has not answered yet
         self.outcome: str | None = None  # how the attempt ended, once that is committed
         self.tool: str | None = None  # the one that runs now
@@ -59,7 +103,7 @@ class Attempt:
         # The turn's calls by their ids; None: earlier attempts may have made some, and nobody looked yet.
         self.used: dict[str, ToolCall] | None = {} if begun.attempt == 1 else None
         self.has_files = False  # what came with earlier attempts' messages was looked for here
-        self.look = parts.settings.display.look(begun.source)
+        self.look = env.settings.display.look(begun.source)
         self.notices = NoticesSent()  # the progress notices sent so far
         self.stream_held = False  # what was streamed may be committed as the turn's end: nothing more is shown
         self._streamed, self._streamed_after = "", 0
@@ -95,7 +139,7 @@ class Attempt:
 
     def mark_active(self) -> None:
         """Record activity, for the inactivity limits."""
-        self.active_at = self.parts.clock.monotonic()
+        self.active_at = self.env.clock.monotonic()
 
     def set_tool(self, tool: str | None) -> None:
         """Record the tool that runs now; None when it has ended."""
@@ -105,7 +149,7 @@ class Attempt:
     def start_model_call(self) -> None:
         """Record that a model is about to be called, and when."""
         self.called = True
-        self.asked_at = self.parts.clock.monotonic()
+        self.asked_at = self.env.clock.monotonic()
 
     def pop_asked_at(self) -> float | None:
         """Return once when the answered model call was made."""
@@ -157,9 +201,9 @@ async def notify(attempt: Attempt, text: str, reason: str = PROGRESS) -> None:
     if attempt.bubble is not None and reason in IN_THE_BUBBLE:
         attempt.bubble.show_status(text)
         return
-    parts, begun = attempt.parts, attempt.begun
-    progress = Progress(id=parts.ids.next(), text=text, reason=reason, at=parts.clock.now())
-    storing = parts.store.run(notify_progress, begun, progress, parts.delivery(begun.source.platform))
+    env, begun = attempt.env, attempt.begun
+    progress = Progress(id=env.instance.ids.next(), text=text, reason=reason, at=env.clock.now())
+    storing = env.store.run(notify_progress, begun, progress, env.platforms.delivery(begun.source.platform))
     # What follows the commit happens even if this task is cancelled meanwhile.
     storing.add_done_callback(partial(_notified, attempt))
     await asyncio.shield(storing)
@@ -170,9 +214,9 @@ def _notified(attempt: Attempt, storing: asyncio.Future[tuple[Event, ...] | None
         return
     points.reached("turn.notified")
     key = attempt.begun.key
-    attempt.parts.hub.publish(key, storing.result() or ())
-    if not attempt.parts.delivery(attempt.begun.source.platform).by_event:
-        attempt.deliver(key)
+    attempt.env.hub.publish(key, storing.result() or ())
+    if not attempt.env.platforms.delivery(attempt.begun.source.platform).by_event:
+        attempt.env.deliver(key)
 
 
 # Show the typing indicator and the reaction while a turn runs, where the platform can. Nothing depends on it.
@@ -184,12 +228,12 @@ EVERY_S = 4.0
 def show_typing(attempt: Attempt, work: asyncio.Task[bool]) -> None:
     """Show typing and the reaction until the turn's task ends, as the chat's display settings say."""
     source = attempt.begun.source
-    typist = attempt.parts.typing(source.platform) if attempt.look.typing else None
+    typist = attempt.env.platforms.typing(source.platform) if attempt.look.typing else None
     if typist is not None:
         typing = asyncio.create_task(_type(attempt, typist))
         work.add_done_callback(lambda _: typing.cancel())
     if attempt.look.reaction and source.message_id:
-        platform: object = attempt.parts.platforms.get(source.platform)
+        platform: object = attempt.env.platforms.adapters.get(source.platform)
         if isinstance(platform, CanReact):
             marking = asyncio.create_task(_mark(attempt, platform, work))
             work.add_done_callback(lambda _: marking.done())  # it is held until then
@@ -199,7 +243,7 @@ async def _type(attempt: Attempt, platform: CanType) -> None:
     while True:
         with contextlib.suppress(PlatformError, OSError):
             await platform.typing(attempt.begun.source)
-        await attempt.parts.clock.sleep(EVERY_S)
+        await attempt.env.clock.sleep(EVERY_S)
 
 
 async def _mark(attempt: Attempt, platform: CanReact, work: asyncio.Task[bool]) -> None:
@@ -218,10 +262,12 @@ async def join_waiting(attempt: Attempt) -> None:
     """Join the queued messages to the turn, for its agent to read next. Reads nothing while none is queued."""
     if attempt.has_waiting():
         attempt.woken = False  # a message that arrives from now on joins the next time
-        parts, begun = attempt.parts, replace(attempt.begun, seq=attempt.seq)
-        delivery = parts.delivery(begun.source.platform)
-        isolation, admission = parts.settings.isolation, parts.settings.admission_of(begun.source.platform)
-        joining = parts.store.run(join_turn, begun, parts.ids.next(), isolation, parts.clock.now(), delivery, admission)
+        env, begun = attempt.env, replace(attempt.begun, seq=attempt.seq)
+        delivery = env.platforms.delivery(begun.source.platform)
+        isolation, admission = env.settings.isolation, env.settings.admission_of(begun.source.platform)
+        joining = env.store.run(
+            join_turn, begun, env.instance.ids.next(), isolation, env.clock.now(), delivery, admission
+        )
         # What follows the commit happens even if this task is cancelled meanwhile.
         joining.add_done_callback(partial(_joined, attempt))
         await asyncio.shield(joining)
@@ -233,9 +279,9 @@ def _joined(attempt: Attempt, joining: asyncio.Future[JoinedTurn]) -> None:
     joined, before = joining.result(), attempt.begun
     attempt.add_joined(joined)
     if joined.messages:
-        attempt.parts.observing.joined(before, joined.begun)
+        attempt.env.observing.joined(before, joined.begun)
         points.reached("turn.joined")
-        attempt.parts.hub.publish(attempt.begun.key, joined.events)
+        attempt.env.hub.publish(attempt.begun.key, joined.events)
 
 
 # The session resources of an agent beside the transcript: frozen prompt, chosen model, compaction.
@@ -246,8 +292,8 @@ class SessionResources:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._parts = attempt.parts
-        self._store = attempt.parts.store
+        self._env = attempt.env
+        self._store = attempt.env.store
 
     @property
     def model(self) -> str | None:
@@ -267,16 +313,20 @@ class SessionResources:
 
     async def may_compact(self) -> bool:
         """Whether a compaction may be tried now; an interrupt or a command that waits comes first."""
-        return await self._store.read(may_compact, self._attempt.begun, self._parts.clock.now())
+        return await self._store.read(may_compact, self._attempt.begun, self._env.clock.now())
 
     async def compact(self, summary: str, keep: int, usage: Usage = NO_USAGE) -> None:
         """Move to a child session with the summary; from the commit on this attempt writes there."""
         move = Compaction(
-            session_id=self._parts.ids.session(), summary=summary, keep=keep, at=self._parts.clock.now(), usage=usage
+            session_id=self._env.instance.ids.session(),
+            summary=summary,
+            keep=keep,
+            at=self._env.clock.now(),
+            usage=usage,
         )
         moved = await self._store.run(compact, self._attempt.begun, move)
         points.reached("session.compacted")
-        self._parts.observing.model_answered(self._attempt.begun, self._attempt.pop_asked_at(), usage)
+        self._env.observing.model_answered(self._attempt.begun, self._attempt.pop_asked_at(), usage)
         self._attempt.begun, self._attempt.seq = moved.begun, moved.last
 
     async def used_ids(self) -> set[str]:
@@ -285,19 +335,19 @@ class SessionResources:
 
     async def called_apart(self, usage: Usage) -> None:
         """Count a model call whose answer is no row of the transcript."""
-        self._parts.observing.model_answered(self._attempt.begun, self._attempt.pop_asked_at(), usage)
+        self._env.observing.model_answered(self._attempt.begun, self._attempt.pop_asked_at(), usage)
         await self._store.run(called_apart, self._attempt.begun, usage)
 
     async def compaction_failed(self, why: str, usage: Usage = NO_USAGE) -> None:
         """Store that a compaction failed: the next try waits longer."""
         if (asked_at := self._attempt.pop_asked_at()) is not None:
-            self._parts.observing.model_failed(self._attempt.begun, asked_at, usage)
-        number, now = self._parts.ids.next(), self._parts.clock.now()
+            self._env.observing.model_failed(self._attempt.begun, asked_at, usage)
+        number, now = self._env.instance.ids.next(), self._env.clock.now()
         await self._store.run(compaction_failed, self._attempt.begun, number, why, now, usage)
 
 
 async def used_calls(attempt: Attempt) -> dict[str, ToolCall]:
     """The turn's calls by their ids; those of earlier attempts are read once."""
     if attempt.used is None:
-        attempt.used = await attempt.parts.store.read(calls_of_turn, attempt.begun.session_id, attempt.begun.turn)
+        attempt.used = await attempt.env.store.read(calls_of_turn, attempt.begun.session_id, attempt.begun.turn)
     return attempt.used

@@ -11,10 +11,9 @@ import structlog
 
 from everturn.errors import StoreError
 from everturn.inbox.bursts import Bursts
-from everturn.lifecycle.parts import Parts
-from everturn.outbox.sender import ReplySender
 from everturn.pauses import pause_s
 from everturn.sessions.rules.keys import origin_of
+from everturn.turns.attempt import TurnEnvironment
 from everturn.turns.rows.recovery import Interruption, Recovered, quarantine, quarantine_idle
 from everturn.turns.rows.turn_values import BehindApproval, Later, NotYet, StartedTurn
 
@@ -24,7 +23,7 @@ ORPHANED = "the turn was ended and its messages are dead letters: see `everturn 
 
 
 async def suspend_if_damaged(
-    parts: Parts, turn: int, key: str, cause: Interruption, marking: Awaitable[Recovered | None]
+    env: TurnEnvironment, turn: int, key: str, cause: Interruption, marking: Awaitable[Recovered | None]
 ) -> Recovered | None:
     """Await the operation that marks a cut-off turn. If it fails on what is stored, suspend the turn's session instead."""
     try:
@@ -33,14 +32,14 @@ async def suspend_if_damaged(
         raise
     except Exception as error:  # one damaged row must not keep the gateway from the others
         log.exception("turn damaged", turn_id=turn, session_key=key, error=repr(error), remedy=REMEDY)
-    return await suspend_damaged(parts, turn, key, cause)
+    return await suspend_damaged(env, turn, key, cause)
 
 
-async def suspend_damaged(parts: Parts, turn: int, key: str, cause: Interruption) -> Recovered | None:
+async def suspend_damaged(env: TurnEnvironment, turn: int, key: str, cause: Interruption) -> Recovered | None:
     """Suspend the session of a turn that cannot be read. None when somebody else did, or when even that fails."""
-    delivery = parts.delivery(origin_of(key)[0])
+    delivery = env.platforms.delivery(origin_of(key)[0])
     try:
-        return await parts.store.run(quarantine, key, turn, cause.instance, parts.ids.next(), cause.now, delivery)
+        return await env.store.run(quarantine, key, turn, cause.instance, env.instance.ids.next(), cause.now, delivery)
     except StoreError:
         raise
     except Exception as error:
@@ -58,9 +57,8 @@ MOST_FAILURES = 3  # in a row, then the session is suspended
 class FailedClaims:
     """Counts the failures of each key in a row. They are in memory only: the next process counts anew."""
 
-    def __init__(self, parts: Parts, outbox: ReplySender, timers: Bursts) -> None:
-        self._parts = parts
-        self._outbox = outbox
+    def __init__(self, env: TurnEnvironment, timers: Bursts) -> None:
+        self._env = env
         self._timers = timers
         self._failures: dict[str, int] = {}
 
@@ -78,7 +76,7 @@ class FailedClaims:
         """Retry the key after a growing delay. After MOST_FAILURES the session is suspended, so that its people can start
         a new one.
         """
-        parts, failures = self._parts, self._failures.get(key, 0) + 1
+        env, failures = self._env, self._failures.get(key, 0) + 1
         self._failures[key] = failures
         log.error("turn not started", session_key=key, error=repr(error), failures=failures, exc_info=error)
         if failures == MOST_FAILURES:
@@ -87,15 +85,15 @@ class FailedClaims:
                 session_key=key,
                 remedy="it is suspended: see `everturn explain` and the operations page",
             )
-            delivery = parts.delivery(origin_of(key)[0])
-            suspending = parts.store.run(quarantine_idle, key, parts.ids.next(), parts.clock.now(), delivery)
+            delivery = env.platforms.delivery(origin_of(key)[0])
+            suspending = env.store.run(quarantine_idle, key, env.instance.ids.next(), env.clock.now(), delivery)
             suspending.add_done_callback(partial(self._suspended, key))
-        self._timers.wake_at(key, parts.clock.now() + pause_s(failures, random.random()))  # noqa: S311  no secret
+        self._timers.wake_at(key, env.clock.now() + pause_s(failures, random.random()))  # noqa: S311  no secret
 
     def _suspended(self, key: str, suspending: asyncio.Future[Recovered | None]) -> None:
         if suspending.cancelled() or (error := suspending.exception()) is not None:
             log.error("session not suspended", session_key=key, error=repr(error))
         elif (recovered := suspending.result()) is not None:
-            self._parts.hub.publish(key, recovered.events)
-            self._parts.observing.turn_recovered(recovered.verdict)
-            self._outbox.wake(key)
+            self._env.hub.publish(key, recovered.events)
+            self._env.observing.turn_recovered(recovered.verdict)
+            self._env.deliver(key)

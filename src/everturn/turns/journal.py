@@ -48,8 +48,8 @@ class JournaledTurn:
     def __init__(self, attempt: Attempt, proven: Callable[[str], None], attachments: Attachments) -> None:
         self._attachments = attachments
         self._attempt = attempt
-        self._parts = attempt.parts
-        self._store = attempt.parts.store
+        self._env = attempt.env
+        self._store = attempt.env.store
         self._effects = Effects(attempt)
         self._proven = proven
         self.session = SessionResources(attempt)
@@ -103,7 +103,7 @@ class JournaledTurn:
         """This turn's committed rows. A first attempt without steps has only the user's message and reads nothing."""
         begun = self._attempt.begun
         if begun.attempt == 1 and self._attempt.seq == begun.first_seq:
-            author = author_of(begun.source, self._parts.settings.isolation)
+            author = author_of(begun.source, self._env.settings.isolation)
             return [Message(role="user", content=self.text, seq=self._attempt.seq, author=author, turn=begun.turn)]
         rows = await self._store.read(
             transcript, self._attempt.begun.session_id, self._attempt.begun.first_seq - 1, OWN_ROWS
@@ -128,7 +128,7 @@ class JournaledTurn:
             future = asyncio.get_running_loop().create_future()
             future.set_result(None)
             return future
-        if plan.requests and self._parts.settings.limits.any():
+        if plan.requests and self._env.settings.limits.any():
             future = self._store.run(calling_with_plan, self._attempt.begun, _counted(self._attempt, plan))
         else:  # a call that is paid for is stored each time, so that it is counted if it is cut off
             future = self._store.run(calling, self._attempt.begun, plan)
@@ -140,7 +140,7 @@ class JournaledTurn:
         self._attempt.mark_active()
         if not self._attempt.record_stream(text):
             return
-        self._parts.hub.stream(self._attempt.begun.key, self.id, text)
+        self._env.hub.stream(self._attempt.begun.key, self.id, text)
         if self._attempt.bubble is not None:
             self._attempt.bubble.say(text)
 
@@ -155,8 +155,8 @@ class JournaledTurn:
     async def failed(self, kind: str, why: str, wait_s: float, usage: Usage = NO_USAGE) -> int:
         """Journal a model call that failed and will be tried again, with what it used."""
         self._attempt.mark_active()
-        self._parts.observing.model_failed(self._attempt.begun, self._attempt.pop_asked_at(), usage)
-        number, now = self._parts.ids.next(), self._parts.clock.now()
+        self._env.observing.model_failed(self._attempt.begun, self._attempt.pop_asked_at(), usage)
+        number, now = self._env.instance.ids.next(), self._env.clock.now()
         return await self._store.run(failed_call, self._attempt.begun, number, kind, why, wait_s, now, usage)
 
     async def step(
@@ -184,10 +184,10 @@ class JournaledTurn:
             seq=self._attempt.next_seq(),
             calls=tuple(calls),
             extra=extra,
-            at=self._parts.clock.now(),
+            at=self._env.clock.now(),
         )
         self._attempt.called = True
-        self._parts.observing.model_answered(self._attempt.begun, self._attempt.pop_asked_at(), usage)
+        self._env.observing.model_answered(self._attempt.begun, self._attempt.pop_asked_at(), usage)
         first = calls[0] if calls and calls[0].ask is None else None
         self._attempt.waiting = await self._store.run(
             step,
@@ -203,7 +203,7 @@ class JournaledTurn:
         if self._attempt.bubble is not None and calls:
             self._attempt.bubble.keep_text(response.content)
         points.reached("step.committed")
-        self._parts.hub.moved(self._attempt.begun.key, self._attempt.begun.turn)
+        self._env.hub.moved(self._attempt.begun.key, self._attempt.begun.turn)
         if self._attempt.suspect:
             self._attempt.suspect = False
             self._proven(self._attempt.begun.key)
@@ -217,19 +217,19 @@ class JournaledTurn:
 async def restore_earlier_text(attempt: Attempt, turn: JournaledTurn) -> None:
     """Restore in the streaming message what earlier attempts said before they used tools."""
     if attempt.bubble is not None and attempt.begun.attempt > 1:
-        asked = await attempt.parts.store.read(asked_calls, attempt.begun.turn)
+        asked = await attempt.env.store.read(asked_calls, attempt.begun.turn)
         attempt.bubble.text = attempt.bubble.before = said_before(await turn.own(), asked, attempt.look)
 
 
 def _counted(attempt: Attempt, plan: Usage) -> Plan:
-    parts, begun = attempt.parts, attempt.begun
+    env, begun = attempt.env, attempt.begun
     return Plan(
-        call=parts.ids.next(),
+        call=env.instance.ids.next(),
         tokens=plan.input_tokens + plan.output_tokens,
         cost=plan.cost or 0.0,
-        day=day_of(parts.clock.now()),
+        day=day_of(env.clock.now()),
         spender=spender_of(begun.person, begun.key),
-        limits=parts.settings.limits,
+        limits=env.settings.limits,
         asked=plan,
     )
 
@@ -254,7 +254,7 @@ class Effects:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._store = attempt.parts.store
+        self._store = attempt.env.store
 
     async def run(self, calls: Sequence[ToolCall], run: RunTool) -> list[Message]:
         """Run the calls of a committed response. Its first call is committed as begun, unless it needs an approval."""
@@ -292,7 +292,7 @@ class Effects:
         if call.ask is not None:  # also of a call that was begun: it may not have needed an approval then
             return await self._run_with_approval(call, run, ())
         self._attempt.called = True
-        await self._store.run(begin_effect, self._attempt.begun, call, self._attempt.parts.clock.now())
+        await self._store.run(begin_effect, self._attempt.begun, call, self._attempt.env.clock.now())
         return await self._act(call, run, ())
 
     async def _run_with_approval(self, call: ToolCall, run: RunTool, rest: Sequence[ToolCall]) -> list[Message]:
@@ -315,7 +315,7 @@ class Effects:
         except ToolFailed as error:
             content, failure = str(error), error
         self._attempt.set_tool(None)
-        self._attempt.parts.observing.tool_used(self._attempt.begun, call.name, began)
+        self._attempt.env.observing.tool_used(self._attempt.begun, call.name, began)
         points.reached("effect.acted")
         unknown = failure is not None and failure.unknown
         outcome = RowOutcome.FAILED if failure is not None and not unknown else None
@@ -331,7 +331,7 @@ class Effects:
         outcome: RowOutcome | None = None,
     ) -> list[Message]:
         """Commit a result, and with it the start of the next call, or that a new message skips the rest."""
-        settings, begun = self._attempt.parts.settings, self._attempt.begun
+        settings, begun = self._attempt.env.settings, self._attempt.begun
         short = shorten(content, output_id(begun.turn, call.id), settings.output_chars, settings.output_kept_chars)
         steered = bool(rest) and await self._steered()
         result = self._result(call, short.text, unknown=unknown, outcome=outcome)
@@ -339,7 +339,7 @@ class Effects:
         then = rest[0] if rest and not steered and rest[0].ask is None else None
         self._attempt.waiting = await self._store.run(finish_effect, begun, result, then, short.whole, dropped)
         points.reached("effect.committed")
-        self._attempt.parts.hub.moved(begun.key, begun.turn)
+        self._attempt.env.hub.moved(begun.key, begun.turn)
         return [result, *dropped]
 
     async def _steered(self) -> bool:
@@ -356,5 +356,5 @@ class Effects:
             call_id=call.id,
             unknown=unknown,
             outcome=outcome,
-            at=self._attempt.parts.clock.now(),
+            at=self._attempt.env.clock.now(),
         )

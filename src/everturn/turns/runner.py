@@ -11,8 +11,8 @@ import structlog
 from everturn import points
 from everturn.agent.interface import Agent, Answer
 from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
+from everturn.home.files import Media
 from everturn.inbox.attachments import Attachments
-from everturn.lifecycle.parts import Parts
 from everturn.model import Event, Message
 from everturn.outbox.rules.delivery import Delivery
 from everturn.outbox.rules.streaming import whole
@@ -22,7 +22,7 @@ from everturn.sessions.rules import notices
 from everturn.sessions.rules.keys import account_of, origin_of
 from everturn.telemetry.observing import outcome_of
 from everturn.turns.approvals import TurnAwaitsApproval
-from everturn.turns.attempt import Attempt
+from everturn.turns.attempt import Attempt, TurnEnvironment
 from everturn.turns.damage import suspend_if_damaged
 from everturn.turns.journal import JournaledTurn, restore_earlier_text
 from everturn.turns.rows.recovery import Interruption, cut_off
@@ -36,11 +36,11 @@ log = structlog.get_logger()
 class Runner:
     """Runs a turn of this process to its end: answered, failed, awaiting approval, or released."""
 
-    def __init__(self, parts: Parts, agent: Agent, outbox: ReplySender) -> None:
-        self._parts = parts
+    def __init__(self, env: TurnEnvironment, agent: Agent, outbox: ReplySender, media: Media | None) -> None:
+        self._env = env
         self._agent = agent
         self._outbox = outbox
-        self._attachments = Attachments(parts, agent)
+        self._attachments = Attachments(env, agent, media)
 
     async def run(self, attempt: Attempt, proven: Callable[[str], None]) -> bool:
         """Run the attempt; True when its key may have more work."""
@@ -67,8 +67,8 @@ class Runner:
 
     async def _prove_by_time(self, begun: StartedTurn, proven: Callable[[str], None]) -> None:
         """Prove a suspect that ran for the crash loop delay: it is not the turn that ends the process."""
-        await self._parts.clock.sleep(self._parts.settings.crash_loop_delay_s)
-        await self._parts.store.run(prove, begun)
+        await self._env.clock.sleep(self._env.settings.crash_loop_delay_s)
+        await self._env.store.run(prove, begun)
         proven(begun.key)
 
     async def _work(self, attempt: Attempt, turn: JournaledTurn) -> bool:
@@ -84,7 +84,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001  whatever an agent raises ends its turn, not the gateway
             log.warning("turn failed", turn_id=attempt.begun.turn, session_key=attempt.begun.key, error=repr(error))
             return await self.fail(attempt, f"{type(error).__name__}: {error}"[:500])
-        asks = answer.calls and self._parts.delivery(attempt.begun.source.platform).by_event
+        asks = answer.calls and self._env.platforms.delivery(attempt.begun.source.platform).by_event
         if not answer.text.strip() and not asks:
             return await self.fail(attempt, "the agent gave an empty answer")
         try:
@@ -99,26 +99,26 @@ class Runner:
 
     async def _finish(self, attempt: Attempt, answer: Answer) -> bool:
         points.reached("turn.answering")
-        parts, begun = self._parts, attempt.begun
+        env, begun = self._env, attempt.begun
         message = Message(
             role="assistant",
             content=storable(answer.text),
             seq=attempt.next_seq(),
             calls=answer.calls,
             extra=answer.extra,
-            at=parts.clock.now(),
+            at=env.clock.now(),
         )
-        delivery = parts.delivery(begun.source.platform)
+        delivery = env.platforms.delivery(begun.source.platform)
         attempt.close_bubble()
         cut = notices.cut(answer.text) if answer.cut else None
         before = attempt.bubble.before if attempt.bubble is not None else ""
         grew = begun.attempt > 1 or (attempt.bubble is not None and attempt.bubble.began)
-        finishing = parts.store.run(
+        finishing = env.store.run(
             finish,
             begun,
             message,
             delivery,
-            parts.instance,
+            env.instance.number,
             attempt.pop_tail_key(),
             answer.usage,
             cut,
@@ -127,7 +127,7 @@ class Runner:
         )
         # What follows the commit happens even if this task is cancelled meanwhile.
         finishing.add_done_callback(partial(self._finished, attempt, delivery))
-        parts.observing.model_answered(begun, attempt.pop_asked_at(), answer.usage)
+        env.observing.model_answered(begun, attempt.pop_asked_at(), answer.usage)
         return (await asyncio.shield(finishing)).more
 
     def _finished(self, attempt: Attempt, delivery: Delivery, finishing: asyncio.Future[Finished]) -> None:
@@ -136,30 +136,30 @@ class Runner:
         finished, key = finishing.result(), attempt.begun.key
         points.reached("turn.finished")
         attempt.outcome = "answered"
-        self._parts.observing.answered(attempt.begun)
+        self._env.observing.answered(attempt.begun)
         if delivery.by_event:
             self._publish_answer(key, finished)
-            self._parts.observing.sent_by_commit(attempt.begun)
+            self._env.observing.sent_by_commit(attempt.begun)
         elif finished.reply is not None:
             self._outbox.send(finished.reply)
         else:
             self._outbox.wake(key)
 
     def _publish_answer(self, key: str, finished: Finished) -> None:
-        self._parts.hub.ended(key)
-        self._parts.contacts.sent(origin_of(key)[0], account_of(key))
+        self._env.hub.ended(key)
+        self._env.contacts.sent(origin_of(key)[0], account_of(key))
         if finished.events:
-            self._parts.hub.publish(key, finished.events)
+            self._env.hub.publish(key, finished.events)
         else:
-            self._parts.hub.resync(key)
+            self._env.hub.resync(key)
 
     async def fail(self, attempt: Attempt, why: str) -> bool:
         """End a turn without an answer; its sender gets a notice with the reason."""
-        parts, begun, why = self._parts, attempt.begun, storable(why)
+        env, begun, why = self._env, attempt.begun, storable(why)
         if (asked_at := attempt.pop_asked_at()) is not None:
-            parts.observing.model_failed(begun, asked_at)
-        delivery = parts.delivery(begun.source.platform)
-        failing = parts.store.run(fail, begun, why, notices.failed(why), parts.clock.now(), delivery)
+            env.observing.model_failed(begun, asked_at)
+        delivery = env.platforms.delivery(begun.source.platform)
+        failing = env.store.run(fail, begun, why, notices.failed(why), env.clock.now(), delivery)
         failing.add_done_callback(partial(self._failed, attempt, delivery))
         await asyncio.shield(failing)
         return True
@@ -169,23 +169,23 @@ class Runner:
             return
         points.reached("turn.failed")
         attempt.outcome = "failed"
-        self._parts.hub.publish(attempt.begun.key, failing.result())
+        self._env.hub.publish(attempt.begun.key, failing.result())
         if not delivery.by_event:
             self._outbox.wake(attempt.begun.key)
 
     async def _let_go(self, attempt: Attempt) -> bool:
         """Release the turn of a cancelled task: interrupt it, unless a command or a drain ended it already."""
-        now, begun = self._parts.clock.now(), attempt.begun
+        now, begun = self._env.clock.now(), attempt.begun
         cause = Interruption(
-            instance=self._parts.instance, reason="restart_interrupted", at=now, now=now, why="cancelled"
+            instance=self._env.instance.number, reason="restart_interrupted", at=now, now=now, why="cancelled"
         )
         verdict = RecoveryVerdict.SPARE if attempt.called else RecoveryVerdict.REQUEUE
-        delivery = self._parts.delivery(begun.source.platform)
+        delivery = self._env.platforms.delivery(begun.source.platform)
         try:
-            marking = asyncio.shield(self._parts.store.run(cut_off, begun.turn, begun.key, verdict, cause, delivery))
-            released = await suspend_if_damaged(self._parts, begun.turn, begun.key, cause, marking)
+            marking = asyncio.shield(self._env.store.run(cut_off, begun.turn, begun.key, verdict, cause, delivery))
+            released = await suspend_if_damaged(self._env, begun.turn, begun.key, cause, marking)
         except StoreError:
             return False  # the store is closing: the next process finds the turn running
         attempt.outcome = outcome_of(released.verdict) if released else attempt.outcome or "stopped"
-        self._parts.hub.publish(begun.key, released.events if released else ())
+        self._env.hub.publish(begun.key, released.events if released else ())
         return True

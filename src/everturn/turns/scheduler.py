@@ -10,15 +10,17 @@ import structlog
 
 from everturn import points
 from everturn.agent.interface import Agent, MarksCalls
+from everturn.clock import Clock
 from everturn.errors import StoreError
+from everturn.home.files import Media
 from everturn.inbox.bursts import Bursts
-from everturn.lifecycle.parts import Parts
 from everturn.model import SessionSource
 from everturn.outbox.sender import ReplySender
 from everturn.sessions.rules.keys import origin_of
+from everturn.store.interface import Store
 from everturn.telemetry.observing import outcome_of
 from everturn.turns.approvals import ApprovalRequests
-from everturn.turns.attempt import Attempt, notify, show_typing
+from everturn.turns.attempt import Attempt, TurnEnvironment, notify, show_typing
 from everturn.turns.damage import Claimed, FailedClaims, suspend_if_damaged
 from everturn.turns.rows.beginning import begin_next
 from everturn.turns.rows.recovery import Interruption, Recovered, cut_off_by_drain
@@ -26,7 +28,7 @@ from everturn.turns.rows.turn_values import BehindApproval, Later, NotYet, Start
 from everturn.turns.rows.turns import message_waits
 from everturn.turns.rules import turn_texts
 from everturn.turns.rules.recovery import is_suspect
-from everturn.turns.rules.turns import Moment, Notice, due
+from everturn.turns.rules.turns import Moment, Notice, TurnTimeouts, due
 from everturn.turns.runner import Runner
 
 
@@ -194,15 +196,17 @@ LOOK_S = 5.0
 class Watchdog:
     """Checks the turns of this process every few seconds, by the monotonic clock."""
 
-    def __init__(self, parts: Parts, slots: Slots, runner: Runner) -> None:
-        self._parts = parts
+    def __init__(self, store: Store, clock: Clock, patience: TurnTimeouts, slots: Slots, runner: Runner) -> None:
+        self._store = store
+        self._clock = clock
+        self._patience = patience
         self._slots = slots
         self._runner = runner
 
     async def run(self) -> None:
         """Check the running turns, in a loop without end."""
         while True:
-            await self._parts.clock.sleep(LOOK_S)
+            await self._clock.sleep(LOOK_S)
             for running in list(self._slots.running.values()):
                 try:
                     await self.look(running)
@@ -211,9 +215,9 @@ class Watchdog:
 
     async def look(self, running: RunningTurn) -> None:
         """Send the notice that is due for a turn, or fail the turn when it is inactive."""
-        attempt, now, patience = running.attempt, self._parts.clock.monotonic(), self._parts.settings.patience
+        attempt, now, patience = running.attempt, self._clock.monotonic(), self._patience
         idle_s, running_s = now - attempt.active_at, now - attempt.began
-        behind = attempt.has_waiting() and await self._parts.store.read(message_waits, attempt.begun.key)
+        behind = attempt.has_waiting() and await self._store.read(message_waits, attempt.begun.key)
         notice, attempt.notices = due(
             patience, Moment(running_s=running_s, idle_s=idle_s, behind=behind), attempt.notices
         )
@@ -248,18 +252,18 @@ def _never(_key: str) -> bool:
 class Scheduler:
     """Schedules the turns of this process on its slots."""
 
-    def __init__(self, parts: Parts, agent: Agent, outbox: ReplySender) -> None:
-        self._parts = parts
+    def __init__(self, env: TurnEnvironment, agent: Agent, outbox: ReplySender, media: Media | None) -> None:
+        self.env = env
         self._outbox = outbox
-        self._runner = Runner(parts, agent, outbox)
+        self._runner = Runner(env, agent, outbox, media)
         self._marks_calls = agent.marks_calls if isinstance(agent, MarksCalls) else _never
-        self._requests = ApprovalRequests(parts, outbox)
-        self._lanes = Lanes(parts.settings.running_turns)
-        self._slots = Slots(parts.settings.running_turns)
+        self._requests = ApprovalRequests(env)
+        self._lanes = Lanes(env.settings.running_turns)
+        self._slots = Slots(env.settings.running_turns)
         self.streams = Streams(self._slots)
-        self.bursts = Bursts(parts.clock, self.wake)
-        self.watchdog = Watchdog(parts, self._slots, self._runner)
-        self._failed_claims = FailedClaims(parts, outbox, self.bursts)
+        self.bursts = Bursts(env.clock, self.wake)
+        self.watchdog = Watchdog(env.store, env.clock, env.settings.patience, self._slots, self._runner)
+        self._failed_claims = FailedClaims(env, self.bursts)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
         self._stopping = False
@@ -278,17 +282,17 @@ class Scheduler:
         if self._slots.has(key) or self._lanes.waits(key) or not self._open or self._slots.free() <= 0:
             return None
         self._slots.take(key, resumes=False)
-        return self._parts.start(source.platform, source.chat_type, counts=not self._marks_calls(key))
+        return self.env.start(source.platform, source.chat_type, counts=not self._marks_calls(key))
 
     def launch(self, begun: StartedTurn) -> None:
         """Start the task of a turn that this process has claimed."""
-        if is_suspect(begun.unclean_ends, self._parts.settings.stuck_after):
+        if is_suspect(begun.unclean_ends, self.env.settings.stuck_after):
             self._lanes.watch(begun.key)
-        attempt = Attempt(self._parts, begun, self._outbox.wake)
+        attempt = Attempt(self.env, begun)
         attempt.bubble = self._outbox.bubbles.begin(lambda: attempt.begun)
         task = asyncio.create_task(self._runner.run(attempt, self._proved))
         self._slots.begin(RunningTurn(attempt, task))
-        self._parts.observing.began(begun)
+        self.env.observing.began(begun)
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._ended, attempt))
         show_typing(attempt, task)
@@ -319,7 +323,7 @@ class Scheduler:
 
     async def resume_after_delay(self) -> None:
         """Wait for the crash loop delay, then resume interrupted turns one at a time."""
-        await self._parts.clock.sleep(self._parts.settings.crash_loop_delay_s)
+        await self.env.clock.sleep(self.env.settings.crash_loop_delay_s)
         self._lanes.resume_one_at_a_time()
         self._pump()
 
@@ -343,17 +347,17 @@ class Scheduler:
 
     async def cut_off(self, reason: str, marked: list[Recovered]) -> None:
         """Mark and count every turn that still runs, each in one transaction, and cancel its task."""
-        now = self._parts.clock.now()
-        cause = Interruption(instance=self._parts.instance, reason=reason, at=now, now=now, why=reason)
-        stuck_after = self._parts.settings.stuck_after
+        now = self.env.clock.now()
+        cause = Interruption(instance=self.env.instance.number, reason=reason, at=now, now=now, why=reason)
+        stuck_after = self.env.settings.stuck_after
 
         async def mark(running: RunningTurn) -> None:
             begun = running.begun
-            delivery = self._parts.delivery(begun.source.platform)
+            delivery = self.env.platforms.delivery(begun.source.platform)
             if running.attempt.bubble is not None:
                 await running.attempt.bubble.settle(SETTLE_S)  # so that what is out is known
-            marking = self._parts.store.run(cut_off_by_drain, begun.turn, begun.key, stuck_after, cause, delivery)
-            recovered = await suspend_if_damaged(self._parts, begun.turn, begun.key, cause, marking)
+            marking = self.env.store.run(cut_off_by_drain, begun.turn, begun.key, stuck_after, cause, delivery)
+            recovered = await suspend_if_damaged(self.env, begun.turn, begun.key, cause, marking)
             points.reached("drain.marked")
             if delivery.streams:
                 self._outbox.wake(begun.key)  # its streaming message shows that it waits
@@ -361,7 +365,7 @@ class Scheduler:
             if recovered is not None:
                 running.attempt.outcome = outcome_of(recovered.verdict)
                 marked.append(recovered)
-                self._parts.hub.publish(begun.key, recovered.events)
+                self.env.hub.publish(begun.key, recovered.events)
 
         await asyncio.gather(*(mark(each) for each in list(self._slots.running.values())))
 
@@ -384,20 +388,20 @@ class Scheduler:
         """Take the key in the database. What follows is a callback: nobody can be cancelled between claim and launch."""
         self._slots.take(key, resumes=resumes)
         counts = not self._marks_calls(key)
-        start = self._parts.start(*origin_of(key), counts=counts, suspects=self._lanes.watches(key))
-        claim = self._parts.store.run(begin_next, key, start)
+        start = self.env.start(*origin_of(key), counts=counts, suspects=self._lanes.watches(key))
+        claim = self.env.store.run(begin_next, key, start)
         claim.add_done_callback(partial(self._claimed, key))
 
     def _claimed(self, key: str, claim: asyncio.Future[Claimed]) -> None:
         begun = self._failed_claims.result_of(key, claim)
         if isinstance(begun, StartedTurn):
-            self._parts.hub.publish(key, begun.events)
-            if begun.spoke or self._parts.delivery(begun.source.platform).streams:
+            self.env.hub.publish(key, begun.events)
+            if begun.spoke or self.env.platforms.delivery(begun.source.platform).streams:
                 self._outbox.wake(key)  # a streaming message from before may have its final text now
             self.launch(begun)
             return
         self._lanes.clear(key)
-        if begun is None and not self._parts.delivery(origin_of(key)[0]).by_event:
+        if begun is None and not self.env.platforms.delivery(origin_of(key)[0]).by_event:
             self._outbox.wake(key)  # those who shared a turn that a revocation ended get a notice
         if isinstance(begun, NotYet):
             self._lanes.add_suspect(key)
@@ -412,8 +416,8 @@ class Scheduler:
         attempt.close_bubble()
         if attempt.bubble is not None and attempt.bubble.writer is not None:
             self._outbox.wake(key)  # however it ended, its streaming message has a final text
-        self._parts.observing.ended(attempt.begun, attempt.began, attempt.outcome)
-        self._parts.hub.ended(key)
+        self.env.observing.ended(attempt.begun, attempt.began, attempt.outcome)
+        self.env.hub.ended(key)
         self._lanes.clear(key)
         error = None if task.cancelled() else task.exception()
         if error is not None:

@@ -12,7 +12,7 @@ from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.toolbox import Tool, ToolPlace, no_approval
 from everturn.clock import Clock
 from everturn.home.files import Media
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, Json, Message
 from everturn.testing import FakePlatform, World
 from everturn.testing.model import LoggedRequest, ModelServer, ScriptedModel

@@ -10,7 +10,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.toolbox import Tool, Toolbox
 from everturn.clock import Clock
 from everturn.home.files import Media
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Message, ToolCall
 from everturn.platform.interface import Platform
 from everturn.store.interface import Store

@@ -3,8 +3,8 @@
 from everturn.agent.toolbox import Tool, ToolPlace
 from everturn.agent.tools.arguments import OutputSettings, output_tools
 from everturn.ids import oldest_id
-from everturn.lifecycle.parts import Settings
 from everturn.lifecycle.rows import DAY_S, forget
+from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, Json
 from everturn.store.interface import Op, sql
 from everturn.testing import World

@@ -11,7 +11,7 @@ from everturn.agent.toolbox import Tool
 from everturn.agent.tools.send import SendSettings, send_tools
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.home.files import Media
-from everturn.lifecycle.parts import Settings
+from everturn.lifecycle.settings import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.operator.rows.overview import replies
 from everturn.outbox.rows.replies import events_after

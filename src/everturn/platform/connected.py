@@ -1,22 +1,98 @@
-"""Tracks when each account of a platform last received and sent. A connection alone proves nothing: traffic does.
-
-Saved to the minute, in a write of its own that no message waits for.
-"""
+"""The platforms of this process: what each can do, asked once, how its replies leave, and whether it is connected."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from everturn.clock import Clock
 from everturn.model import Json
 from everturn.operator.rows.overview import note_contact
-from everturn.platform.interface import CanPull, CanTellContact, Platform
+from everturn.outbox.rules.delivery import Delivery, Surety, UnknownAction, unknown_action
+from everturn.platform.interface import (
+    CanEdit,
+    CanFetch,
+    CanPull,
+    CanReadBack,
+    CanSend,
+    CanTellContact,
+    CanType,
+    HasChangingMembers,
+    Platform,
+)
 from everturn.platform.rules import Reach, reach_of
+from everturn.platform.screens import MessageScreen, screen_of
 from everturn.store.interface import Store
 
 NOTED_EVERY_S = 60.0
+
+
+class Platforms:
+    """The adapters by their names, and what each can do: asking that is slow enough to be done once."""
+
+    def __init__(
+        self, adapters: Mapping[str, Platform], valid_s: Mapping[str, float], on_unknown: Callable[[str], str]
+    ) -> None:
+        """`valid_s` and `on_unknown` are settings: how long a reply is of use, and what to do when its delivery is unknown."""
+        self.adapters = adapters
+        self._on_unknown = on_unknown
+        self._senders = {name: each for name, each in adapters.items() if isinstance(each, CanSend)}
+        self._fetchers = {name: each for name, each in adapters.items() if isinstance(each, CanFetch)}
+        self._typing = {name: each for name, each in adapters.items() if isinstance(each, CanType)}
+        self._screens = {name: screen_of(each) for name, each in adapters.items()}
+        self._deliveries = {name: _delivery(each, valid_s.get(name)) for name, each in adapters.items()}
+
+    def delivery(self, platform: str) -> Delivery:
+        """How replies to a platform leave; those to one that is not connected wait for it."""
+        return self._deliveries.get(platform) or Delivery(by_event=False)
+
+    def by_event(self) -> frozenset[str]:
+        """The platforms that deliver by events: a notice there is delivered with its commit."""
+        return frozenset(name for name, delivery in self._deliveries.items() if delivery.by_event)
+
+    def sender(self, platform: str) -> CanSend | None:
+        """The platform, if replies can be sent to it now."""
+        return self._senders.get(platform)
+
+    def fetcher(self, platform: str) -> CanFetch | None:
+        """The platform, if what came with its messages can be fetched."""
+        return self._fetchers.get(platform)
+
+    def typing(self, platform: str) -> CanType | None:
+        """The platform, if it can show a typing indicator."""
+        return self._typing.get(platform)
+
+    def screen(self, platform: str) -> MessageScreen | None:
+        """The streaming display of a platform; None where it cannot stream."""
+        return self._screens.get(platform)
+
+    def changing_directs(self) -> frozenset[str]:
+        """The platforms whose adapters say that the members of a direct chat can change."""
+        return frozenset(
+            name
+            for name, each in self.adapters.items()
+            if isinstance(each, HasChangingMembers) and each.direct_members_change
+        )
+
+    def unknown_actions(self) -> dict[str, UnknownAction]:
+        """The action for a reply whose delivery is unknown, by platform."""
+        return {name: self.unknown_action(name) for name in self._senders}
+
+    def unknown_action(self, platform: str) -> UnknownAction:
+        """The action of a platform for a part whose delivery is unknown."""
+        sender = self._senders.get(platform)
+        surety = Surety.NEITHER if sender is None else sender.surety
+        return unknown_action(surety, self._on_unknown(platform), readable=isinstance(sender, CanReadBack))
+
+
+def _delivery(platform: Platform, valid_s: float | None) -> Delivery:
+    if not isinstance(platform, CanSend):
+        return Delivery(by_event=True)
+    keyed = platform.surety is not Surety.NEITHER
+    edits, streams = isinstance(platform, CanEdit), screen_of(platform) is not None
+    valid_s = platform.limits.valid_s if valid_s is None else valid_s
+    return Delivery(by_event=False, send_now=keyed, valid_s=valid_s or None, edits=edits, streams=streams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +106,9 @@ class Trouble:
 
 
 class Contacts:
-    """The connection state of this process's platforms."""
+    """The connection state of this process's platforms. A connection alone proves nothing: traffic does. When an account last
+    received and sent is saved to the minute, in a write of its own that no message waits for.
+    """
 
     def __init__(self, store: Store, clock: Clock, platforms: Mapping[str, Platform]) -> None:
         self._store = store
