@@ -189,7 +189,7 @@ async def test_after_three_unclean_boots_resumes_are_delayed(store_url: str) -> 
             await die(world)
             clock.advance(50)
             crash_loops.append((await world.start()).crash_loop)
-        assert (crash_loops, world.gateway.turns.delayed_resumes()) == ([False, False, True], 4)
+        assert (crash_loops, world.gateway.turns.lanes.delayed_resumes()) == ([False, False, True], 4)
         await ask(platform, "new", "hello")
         assert agent.holding == set()
         clock.advance(60)
@@ -199,7 +199,7 @@ async def test_after_three_unclean_boots_resumes_are_delayed(store_url: str) -> 
             (held,) = agent.holding
             agent.release(held)
             await told(platform, held, "answer")
-        assert world.gateway.turns.delayed_resumes() == 0
+        assert world.gateway.turns.lanes.delayed_resumes() == 0
 
 
 async def test_slow_crashes_are_no_crash_loop(store_url: str) -> None:

@@ -6,7 +6,7 @@ from everturn.turns.scheduler import Lanes
 def picks(lanes: Lanes, resumed: int = 0) -> list[tuple[str, bool]]:
     """Everything that gets a slot, with so many interrupted turns beside it."""
     found = []
-    while (picked := lanes.pick(resumed)) is not None:
+    while (picked := lanes.pick(lambda: resumed)) is not None:
         found.append(picked)
     return found
 
@@ -55,4 +55,4 @@ def test_in_a_crash_loop_interrupted_turns_are_delayed_then_go_one_by_one() -> N
     lanes.delay_resumes()
     assert (picks(lanes), lanes.delayed_resumes()) == ([("a", False), ("b", False)], 2)
     lanes.resume_one_at_a_time()
-    assert (lanes.pick(0), lanes.pick(1), lanes.delayed_resumes()) == (("r", True), None, 0)
+    assert (lanes.pick(lambda: 0), lanes.pick(lambda: 1), lanes.delayed_resumes()) == (("r", True), None, 0)

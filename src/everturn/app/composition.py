@@ -291,7 +291,7 @@ class Process:
             "running_turns": len(gateway.turns.running()) if gateway else 0,
             "denied": dict(gateway.intake.strangers.denied) if gateway else {},
             "platforms": gateway.contacts.listed() if gateway else [],
-            "resumes_delayed": gateway.turns.delayed_resumes() if gateway else 0,
+            "resumes_delayed": gateway.turns.lanes.delayed_resumes() if gateway else 0,
             "last_start": {name: getattr(report, name) for name in report.__slots__} if report else None,
         }
 

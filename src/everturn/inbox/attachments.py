@@ -102,7 +102,7 @@ class Attachments:
 
     async def _fetched(self, platform: str, attachment: Attachment) -> SavedFile:
         """Fetch a file into the home's folder. Raises Refused, TooLarge or NoRoom with a text for people."""
-        media, source = self._media, self._env.platforms.fetcher(platform)
+        media, source = self._media, self._env.platforms.fetchers.get(platform)
         if source is None or media is None:
             raise Refused(texts.NO_FILES)
         if attachment.size > media.most:

@@ -26,6 +26,7 @@ from everturn.store.interface import Store
 from everturn.turns.scheduler import Scheduler
 
 log = structlog.get_logger()
+UNSTORABLE = "unstorable"
 RETRY_S = 30.0  # after an operation failed for another reason than a closing store
 
 
@@ -97,15 +98,8 @@ class Backlogs:
         self._turns.wake(key)
 
 
-# Rejected messages of platforms that cannot be refused: each becomes a dead letter or is skipped, and is not read
-# again.
-
-
-UNSTORABLE = "unstorable"
-
-
 class DeadLetters:
-    """Stores rejected messages as dead letters, and moves the cursor past them."""
+    """Rejected messages of platforms that cannot be refused: each becomes a dead letter or is skipped, and is not read again."""
 
     def __init__(
         self,

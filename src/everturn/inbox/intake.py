@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import structlog
@@ -155,16 +156,18 @@ class Intake:
 
     async def _first_chat(self, source: SessionSource) -> str | None:
         """The id that the chat had first, if it moved."""
-        if source.chat_type == "dm" or self._platforms.delivery(source.platform).by_event or not source.chat_id:
+        if self._platforms.delivery(source.platform).by_event or not source.chat_id:
             return None
         return await self._store.read(first_number, source.platform, source.account, source.chat_id)
 
-    async def pull(self, platform: Pulled) -> None:
-        """Read a platform for ever, from its committed cursor; asking for the next message acknowledges the last.
+    async def pull(self, platform: Pulled, acquire: Callable[[Pulled], Awaitable[None]]) -> None:
+        """Read a platform for ever, from its committed cursor, as soon as this process has acquired its credential. Asking for
+        the next message acknowledges the last.
 
         This is the only loop that retries a read. Whatever an adapter raises is logged and shown in the status, and the
         adapter is asked again after a pause; the others are read on.
         """
+        await acquire(platform)
         while True:
             wait_s = pause_s(0, random.random())  # noqa: S311  not a secret
             try:
@@ -237,7 +240,8 @@ class Intake:
 
     async def _arrival(self, inbound: Inbound, key: str) -> Arrival:
         """The row to store for a message with this key, unless its chat had another id first."""
-        first, settings = await self._first_chat(inbound.source), self._settings
+        settings = self._settings
+        first = await self._first_chat(inbound.source) if inbound.source.chat_type != "dm" else None
         source = replace(inbound.source, chat_id_alt=first) if first else inbound.source  # lists may name either
         admission = settings.admission_of(source.platform)
         unknown = admission is not None and verdict(admission, source, Standing.UNKNOWN) is AccessVerdict.PAIR
@@ -250,6 +254,7 @@ class Intake:
         kind = "command" if command else "message"
         backlog, now = settings.backlog_of(source.platform), self._clock.now()
         since = self._contacts.hears_since(source.platform)
+        meaning = arriving(backlog, inbound.said_at, since, now, command=kind == "command")
         return Arrival(
             id=self._instance.ids.next(),
             ext_id=inbound.id,
@@ -268,9 +273,9 @@ class Intake:
             admission=admission,
             code=make_code(secrets.choice) if unknown else "",
             salt=secrets.token_hex(16) if unknown else "",
-            arriving=arriving(backlog, inbound.said_at, since, now, command=kind == "command"),
+            arriving=meaning,
             backlog=backlog.policy,
-            outage_id=outage_id(since),
+            outage_id=outage_id(since) if meaning is not Arriving.NOW else 0,
             attachments=inbound.attachments,
             album=inbound.album,
             edition=inbound.edition,
@@ -282,7 +287,9 @@ class Intake:
 
     def _commit(self, arrival: Arrival, limit: int) -> asyncio.Future[Accepted]:
         """Store a message; the commit goes on, and its turn is run, even if the caller is cancelled."""
-        start = self._turns.take_slot(arrival.key, arrival.source) if _may_begin(arrival) else None
+        alone = arrival.kind == "message" and arrival.album is None  # an album waits until it is whole
+        now = alone and arrival.arriving is Arriving.NOW
+        start = self._turns.take_slot(arrival.key, arrival.source) if now else None
         if start is None and (streamed := self._turns.streams.of(arrival.key)) is not None:
             arrival = replace(arrival, streamed=streamed)  # should it end the turn that runs
         outer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
@@ -340,8 +347,3 @@ class Intake:
             self._hub.ended(arrival.key)
         if arrival.album is None:
             self._turns.wake(arrival.key)
-
-
-def _may_begin(arrival: Arrival) -> bool:
-    """Whether a message may begin a turn with its commit; an album waits until it is whole."""
-    return arrival.kind == "message" and arrival.arriving is Arriving.NOW and arrival.album is None

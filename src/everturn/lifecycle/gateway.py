@@ -33,7 +33,7 @@ from everturn.people.credentials import Credentials
 from everturn.people.directory import Channels
 from everturn.people.pairing import AccessControl
 from everturn.platform.connected import Contacts, Platforms
-from everturn.platform.interface import CanPull, Platform, Pulled
+from everturn.platform.interface import CanPull, Platform
 from everturn.sessions.rules import notices
 from everturn.store.interface import Store
 from everturn.telemetry.observing import Observing
@@ -133,7 +133,7 @@ class Gateway:
         for loop in (
             self.commands.run(), self.intake.watch_store(), self.upkeep.beat(), self.upkeep.expire_sessions(),
             self.upkeep.forget_old(), self.approvals.expire(), self.turns.watchdog.run(), self.channels.run(),
-            *(self._read(each) for each in pulled),
+            *(self.intake.pull(each, self.credentials.acquire) for each in pulled),
         ):  # fmt: skip
             self._loops.append(self._supervised(loop))
         if self.report.crash_loop:
@@ -142,11 +142,6 @@ class Gateway:
         await self.recovery.ready()
         log.info("recovered", **{name: getattr(self.report, name) for name in Report.__slots__})
         return self.report
-
-    async def _read(self, platform: Pulled) -> None:
-        """Read a platform in a loop without end, as soon as this process owns its credential."""
-        await self.credentials.acquire(platform)
-        await self.intake.pull(platform)
 
     async def drain(self, stop: PlannedStop) -> bool:
         """Stop taking turns, notify running chats, wait for turns and deliveries, mark what is left. True when all finished."""

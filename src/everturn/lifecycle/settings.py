@@ -13,7 +13,7 @@ from everturn.model import SessionSource
 from everturn.outbox.rules.streaming import Display
 from everturn.people.rules.access import NO_RIGHTS, Rights
 from everturn.people.rules.admission import CLOSED, Admission
-from everturn.sessions.rules.keys import Isolation, Route, agent_for, session_key
+from everturn.sessions.rules.keys import MAIN, Isolation, Route, agent_for, session_key
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.turns.rules.spending import SpendingLimits
 from everturn.turns.rules.turns import TurnTimeouts
@@ -105,4 +105,4 @@ class Settings:
         that moved keeps the lane of the number that it had first.
         """
         lane = structs.replace(source, chat_id=first_chat) if first_chat else source
-        return session_key(lane, self.isolation, agent or agent_for(source, self.routes))
+        return session_key(lane, self.isolation, agent or (agent_for(source, self.routes) if self.routes else MAIN))

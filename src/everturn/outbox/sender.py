@@ -18,7 +18,7 @@ from everturn.home.rules import Upload
 from everturn.ids import Instance
 from everturn.inbox import rules
 from everturn.lifecycle.settings import Settings
-from everturn.model import Bubble, Reply, SessionSource, StoredFile
+from everturn.model import Bubble, Reply, StoredFile
 from everturn.outbox.hub import Hub
 from everturn.outbox.rows.outbox import (
     SILENCE,
@@ -292,7 +292,7 @@ class ReplySender:
                 why,
                 out=len(reply.sent_parts),
                 text=bool(reply.text),
-                files=isinstance(self._platforms.sender(reply.source.platform), CanSendFiles),
+                files=isinstance(self._platforms.senders.get(reply.source.platform), CanSendFiles),
                 unknown=unknown,
             )
             await store.run(make_file_dead_letter, reply, now, why, self._instance.ids.next(), text)
@@ -302,7 +302,7 @@ class ReplySender:
 
     def _is_edit(self, reply: Reply) -> bool:
         """Whether sending the reply only edits a sent message."""
-        platform = self._platforms.sender(reply.source.platform)
+        platform = self._platforms.senders.get(reply.source.platform)
         return reply.kind == PROGRESS and bool(reply.sent_parts) and isinstance(platform, CanEdit)
 
     def _harmless(self, reply: Reply, error: PlatformError) -> bool:
@@ -342,14 +342,14 @@ class Delivering:
 
     async def send(self, reply: Reply) -> bool:
         """Send and record every unsent part; True when there is more to send. Raises PlatformError, DeliveryHeld."""
-        platform = self._platforms.sender(reply.source.platform)
+        platform = self._platforms.senders.get(reply.source.platform)
         if platform is None:
             raise TryLater(f"{reply.source.platform} is not connected", NOT_CONNECTED_S)
         if reply.file is not None:
             return await self._send_file(platform, reply, reply.file)
         if reply.kind == PROGRESS and reply.sent_parts and isinstance(platform, CanEdit):
             return await self._edit(platform, reply)
-        if reply.bubble is not None and (screen := self._platforms.screen(reply.source.platform)) is not None:
+        if reply.bubble is not None and (screen := self._platforms.screens.get(reply.source.platform)) is not None:
             return await self._shape(platform, screen, reply, reply.bubble)
         look = self._display.look(reply.source)
         said = visible(reply.text, finished=True, look=look) if reply.kind == REPLY else reply.text
@@ -359,8 +359,10 @@ class Delivering:
         return await self._send_each(platform, reply, split(text, platform.limits.text, platform.limits.unit), look)
 
     async def _send_each(self, platform: CanSend, reply: Reply, pieces: list[str], look: Look) -> bool:
-        """Send the unsent parts, each with its key, and record each when it is sent."""
-        out = reply.sent_parts
+        """Send the unsent parts, each with its key, and record each when it is sent. No part of a request has markup; the last
+        one has the buttons, where the platform has them.
+        """
+        out, choices = reply.sent_parts, [] if reply.kind in {REPLY, PROGRESS} else _choices(reply)
         for place in range(len(out), len(pieces)):
             key, piece = f"{reply.id}-{place}", pieces[place]
             points.reached("send.before")
@@ -371,7 +373,9 @@ class Delivering:
             to = answering(reply.source, look, place)
             if number is None and place == 0 and reply.file is not None and isinstance(platform, CanSendFiles):
                 number = await platform.send_file(to, await self._outgoing(reply.file, piece), key)
-            out = (*out, number or await _send(platform, reply, to, piece, key, last=last))
+            if number is None and choices and isinstance(platform, CanAsk):  # asked last: it is slow
+                number = await platform.ask(to, piece, choices if last else [], key)
+            out = (*out, number or await platform.send(to, piece, key))
             points.reached("send.after")
             if not last:
                 await self._store.run(record_part, reply, out)
@@ -438,14 +442,6 @@ class Delivering:
         points.reached("send.committed")
         self._contacts.sent(reply.source.platform, reply.source.account)
         return more
-
-
-async def _send(platform: CanSend, reply: Reply, to: SessionSource, piece: str, key: str, *, last: bool) -> str:
-    """Send a part. No part of a request has markup; the last one has the buttons, where the platform has them."""
-    choices = _choices(reply)
-    if choices and isinstance(platform, CanAsk):  # asked last: it is slow
-        return await platform.ask(to, piece, choices if last else [], key)
-    return await platform.send(to, piece, key)
 
 
 def _choices(reply: Reply) -> list[Choice]:

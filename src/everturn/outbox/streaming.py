@@ -261,7 +261,7 @@ class Bubbles:
     def begin(self, begun: Callable[[], StartedTurn]) -> StreamingMessage | None:
         """The streaming message of a turn; None where the platform cannot stream or streaming is off."""
         source = begun().source
-        platform, screen = self.platforms.sender(source.platform), self.platforms.screen(source.platform)
+        platform, screen = self.platforms.senders.get(source.platform), self.platforms.screens.get(source.platform)
         pace, look = self.display.pace(source), self.display.look(source)
         if platform is None or screen is None or not pace.enabled:
             return None

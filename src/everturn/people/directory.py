@@ -106,7 +106,7 @@ class Channels:
         looked_at = clock.monotonic()
         while True:
             await clock.sleep(min(SOON_S, every_s))
-            await self._keep([each for each in self.recent.take() if self._platforms.sender(each.platform) is not None])
+            await self._keep([each for each in self.recent.take() if each.platform in self._platforms.senders])
             for platform in self._lists.values():
                 if self._listing_due(platform, every_s):
                     await self._list(platform)
@@ -163,7 +163,7 @@ class Channels:
             if not page:
                 return
             before = page[-1].id
-            sendable = [each for each in page if self._platforms.sender(each.source.platform) is not None]
+            sendable = [each for each in page if each.source.platform in self._platforms.senders]
             await self._keep([known for each in sendable for known in seen_in(each.source, each.at)])
 
     async def _keep(self, seen: list[KnownChat]) -> None:

@@ -25,6 +25,8 @@ from everturn.platform.connected import Platforms
 from everturn.store.interface import Store
 from everturn.turns.scheduler import Scheduler
 
+log = structlog.get_logger()
+EVERY_S = 60.0  # a log line about strangers
 UNSEEN_S = 120.0  # no transaction that did not see a revocation is as long as that
 
 
@@ -151,15 +153,10 @@ class AccessControl:
             self._turns.wake(key)
 
 
-# Counts denied messages. Their text is neither stored nor logged, and a flood of them is one log line a minute.
-
-
-log = structlog.get_logger()
-EVERY_S = 60.0
-
-
 class Strangers:
-    """How many messages were denied, by platform, since this process began."""
+    """How many messages were denied, by platform, since this process began. Their text is neither stored nor logged, and a flood
+    of them is one log line a minute.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -22,7 +22,7 @@ from everturn.platform.interface import (
     Platform,
 )
 from everturn.platform.rules import Reach, reach_of
-from everturn.platform.screens import MessageScreen, screen_of
+from everturn.platform.screens import screen_of
 from everturn.store.interface import Store
 
 NOTED_EVERY_S = 60.0
@@ -37,10 +37,10 @@ class Platforms:
         """`valid_s` and `on_unknown` are settings: how long a reply is of use, and what to do when its delivery is unknown."""
         self.adapters = adapters
         self._on_unknown = on_unknown
-        self._senders = {name: each for name, each in adapters.items() if isinstance(each, CanSend)}
-        self._fetchers = {name: each for name, each in adapters.items() if isinstance(each, CanFetch)}
-        self._typing = {name: each for name, each in adapters.items() if isinstance(each, CanType)}
-        self._screens = {name: screen_of(each) for name, each in adapters.items()}
+        self.senders = {name: each for name, each in adapters.items() if isinstance(each, CanSend)}
+        self.fetchers = {name: each for name, each in adapters.items() if isinstance(each, CanFetch)}
+        self.typists = {name: each for name, each in adapters.items() if isinstance(each, CanType)}
+        self.screens = {name: screen for name, each in adapters.items() if (screen := screen_of(each)) is not None}
         self._deliveries = {name: _delivery(each, valid_s.get(name)) for name, each in adapters.items()}
 
     def delivery(self, platform: str) -> Delivery:
@@ -50,22 +50,6 @@ class Platforms:
     def by_event(self) -> frozenset[str]:
         """The platforms that deliver by events: a notice there is delivered with its commit."""
         return frozenset(name for name, delivery in self._deliveries.items() if delivery.by_event)
-
-    def sender(self, platform: str) -> CanSend | None:
-        """The platform, if replies can be sent to it now."""
-        return self._senders.get(platform)
-
-    def fetcher(self, platform: str) -> CanFetch | None:
-        """The platform, if what came with its messages can be fetched."""
-        return self._fetchers.get(platform)
-
-    def typing(self, platform: str) -> CanType | None:
-        """The platform, if it can show a typing indicator."""
-        return self._typing.get(platform)
-
-    def screen(self, platform: str) -> MessageScreen | None:
-        """The streaming display of a platform; None where it cannot stream."""
-        return self._screens.get(platform)
 
     def changing_directs(self) -> frozenset[str]:
         """The platforms whose adapters say that the members of a direct chat can change."""
@@ -77,11 +61,11 @@ class Platforms:
 
     def unknown_actions(self) -> dict[str, UnknownAction]:
         """The action for a reply whose delivery is unknown, by platform."""
-        return {name: self.unknown_action(name) for name in self._senders}
+        return {name: self.unknown_action(name) for name in self.senders}
 
     def unknown_action(self, platform: str) -> UnknownAction:
         """The action of a platform for a part whose delivery is unknown."""
-        sender = self._senders.get(platform)
+        sender = self.senders.get(platform)
         surety = Surety.NEITHER if sender is None else sender.surety
         return unknown_action(surety, self._on_unknown(platform), readable=isinstance(sender, CanReadBack))
 
@@ -138,7 +122,7 @@ class Contacts:
     def heard(self, platform: str) -> None:
         """Record a successful read: that alone proves that we receive."""
         self._heard.add(platform)
-        self.reads(platform)
+        self._trouble.pop(platform, None)
 
     def reads(self, platform: str, trouble: str | None = None) -> None:
         """Record that a platform is being read, or why it cannot be."""

@@ -26,7 +26,7 @@ def addressed(
     command = _COMMAND.match(text)
     if command is not None:
         return _command(text, command, name)
-    mentioned, rest = _without_name(text, name)
+    mentioned, rest = _without_name(text, name) if "@" in text else (False, text)
     if mentioned and (command := _COMMAND.match(rest)) is not None:
         return _command(rest, command, name)
     return rest if direct or reply_to_us or listening or edited or mentioned else None
@@ -179,7 +179,7 @@ def _code(lines: list[str], place: int, fence: re.Match[str], dialect: Dialect) 
     """A block of code, up to its closing line or to the end."""
     close = re.compile(rf"^ {{0,3}}{re.escape(fence[1])}[`~]*\s*$")
     end = next((each for each in range(place + 1, len(lines)) if close.match(lines[each])), len(lines))
-    body = _text("\n".join(lines[place + 1 : end]))
+    body = escape("\n".join(lines[place + 1 : end]), quote=False)
     if not body.strip():
         return None, end + 1
     if not fence[2] and not dialect.blocks:
@@ -196,15 +196,16 @@ def _quote(lines: list[str], place: int, dialect: Dialect) -> tuple[str, int]:
 
 
 def _inline(text: str, dialect: Dialect) -> str:
-    out, place, start, closers = list[str](), 0, 0, _Closers(text)
-    while (match := _INLINE.search(text, start)) is not None:
+    if (match := _INLINE.search(text)) is None:
+        return escape(text, quote=False)
+    out, place, closers = list[str](), 0, _Closers(text)
+    while match is not None:
         marked, end = _marked(match, dialect, closers)
-        if marked is None:
-            start = end  # nothing closes it: it stays as it is
-            continue
-        out += _text(text[place : match.start()]), marked
-        place = start = end
-    return "".join(out) + _text(text[place:])
+        if marked is not None:  # else nothing closes it: it stays as it is
+            out += escape(text[place : match.start()], quote=False), marked
+            place = end
+        match = _INLINE.search(text, end)
+    return "".join(out) + escape(text[place:], quote=False)
 
 
 class _Closers:
@@ -238,13 +239,13 @@ def _marked(match: re.Match[str], dialect: Dialect, closers: _Closers) -> tuple[
     """The HTML of a mark and where it ends; None, and where to look on, for one that nothing closes."""
     kind, text, end = match.lastgroup, match.string, match.end()
     if kind in {"escaped", "bare"}:
-        return _text(match[kind]), end
+        return escape(match[kind], quote=False), end
     if kind == "ticks":
         close = closers.ticks(match["ticks"], end)
         if close is None:
             return None, end
         code = text[end:close]
-        return f"<code>{_text(code.strip() or code)}</code>", close + len(match["ticks"])
+        return f"<code>{escape(code.strip() or code, quote=False)}</code>", close + len(match["ticks"])
     if kind == "url":
         return f'<a href="{escape(match["url"])}">{_inline(match["label"], dialect)}</a>', end
     if kind in {"slanted", "low"}:
@@ -254,7 +255,3 @@ def _marked(match: re.Match[str], dialect: Dialect, closers: _Closers) -> tuple[
         return None, match.start() + 1
     tag = dialect.bold if kind == "bold" else dialect.struck
     return f"<{tag}>{_inline(text[end:close], dialect)}</{tag}>", close + 2
-
-
-def _text(text: str) -> str:
-    return escape(text, quote=False)

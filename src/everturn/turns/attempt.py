@@ -146,11 +146,6 @@ class Attempt:
         self.tool = tool
         self.mark_active()
 
-    def start_model_call(self) -> None:
-        """Record that a model is about to be called, and when."""
-        self.called = True
-        self.asked_at = self.env.clock.monotonic()
-
     def pop_asked_at(self) -> float | None:
         """Return once when the answered model call was made."""
         asked_at, self.asked_at = self.asked_at, None
@@ -228,7 +223,7 @@ EVERY_S = 4.0
 def show_typing(attempt: Attempt, work: asyncio.Task[bool]) -> None:
     """Show typing and the reaction until the turn's task ends, as the chat's display settings say."""
     source = attempt.begun.source
-    typist = attempt.env.platforms.typing(source.platform) if attempt.look.typing else None
+    typist = attempt.env.platforms.typists.get(source.platform) if attempt.look.typing else None
     if typist is not None:
         typing = asyncio.create_task(_type(attempt, typist))
         work.add_done_callback(lambda _: typing.cancel())
@@ -284,11 +279,8 @@ def _joined(attempt: Attempt, joining: asyncio.Future[JoinedTurn]) -> None:
         attempt.env.hub.publish(attempt.begun.key, joined.events)
 
 
-# The session resources of an agent beside the transcript: frozen prompt, chosen model, compaction.
-
-
 class SessionResources:
-    """The session context of agent/interface.py, on the store."""
+    """What an agent has of its session beside the transcript: frozen prompt, chosen model, compaction (agent/interface.py)."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt

@@ -15,8 +15,6 @@ from everturn.inbox.rows.joining import steer_waits
 from everturn.inbox.rules import NEW_MESSAGE, OUTCOME_UNKNOWN
 from everturn.model import Effect, Message, RequestExtras, RowOutcome, SessionSource, ToolCall, Usage
 from everturn.operator.rows.reading import transcript
-from everturn.outbox.rows.streaming import asked_calls
-from everturn.outbox.rules.streaming import said_before
 from everturn.outbox.rules.text import storable, utf16
 from everturn.people.rules.admission import author_of
 from everturn.sessions.rows.entries import last_messages
@@ -50,7 +48,6 @@ class JournaledTurn:
         self._attempt = attempt
         self._env = attempt.env
         self._store = attempt.env.store
-        self._effects = Effects(attempt)
         self._proven = proven
         self.session = SessionResources(attempt)
 
@@ -122,7 +119,8 @@ class JournaledTurn:
 
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
         """Store that a model is about to be called; with spending limits, count first what it may use."""
-        self._attempt.start_model_call()
+        self._attempt.called = True
+        self._attempt.asked_at = self._env.clock.monotonic()
         if self._attempt.marked and not plan.requests:  # stored already, and there is nothing to count
             points.reached("turn.calling")
             future = asyncio.get_running_loop().create_future()
@@ -207,18 +205,11 @@ class JournaledTurn:
         if self._attempt.suspect:
             self._attempt.suspect = False
             self._proven(self._attempt.begun.key)
-        return await self._effects.run(calls, run)
+        return await Effects(self._attempt).run(calls, run)
 
     async def settle(self, run: RunTool, judge: JudgeCall = as_journaled) -> list[Message]:
         """Finish the calls of the last committed response, each by its effect class as `judge` sees it now."""
-        return await self._effects.settle(await self.own(), run, judge)
-
-
-async def restore_earlier_text(attempt: Attempt, turn: JournaledTurn) -> None:
-    """Restore in the streaming message what earlier attempts said before they used tools."""
-    if attempt.bubble is not None and attempt.begun.attempt > 1:
-        asked = await attempt.env.store.read(asked_calls, attempt.begun.turn)
-        attempt.bubble.text = attempt.bubble.before = said_before(await turn.own(), asked, attempt.look)
+        return await Effects(self._attempt).settle(await self.own(), run, judge)
 
 
 def _counted(attempt: Attempt, plan: Usage) -> Plan:
@@ -246,11 +237,10 @@ def _called(attempt: Attempt, future: asyncio.Future[None]) -> None:
         points.reached("turn.calling")
 
 
-# Run tool calls: commit the start, run, commit the result. After an interruption each call ends by its effect class.
-
-
 class Effects:
-    """Runs the tool calls of one attempt."""
+    """Runs the tool calls of one attempt: commits the start, runs, commits the result. After an interruption each call ends by
+    its effect class.
+    """
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt

@@ -81,7 +81,7 @@ class Recovery:
         boots = await store.read(unclean_boots, now - WINDOW_S)
         in_crash_loop = bool(dead) and crash_loop(boots, now, self._env.settings.unclean_boots, suspended > 0)
         if in_crash_loop:
-            self._turns.delay_resumes()
+            self._turns.lanes.delay_resumes()
         await self._apply_commands()
         await self._commands.notify_restarted()
         resumable = await self._schedule()

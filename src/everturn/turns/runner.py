@@ -14,8 +14,9 @@ from everturn.errors import FenceLost, Spent, StoreError, Unanswerable
 from everturn.home.files import Media
 from everturn.inbox.attachments import Attachments
 from everturn.model import Event, Message
+from everturn.outbox.rows.streaming import asked_calls
 from everturn.outbox.rules.delivery import Delivery
-from everturn.outbox.rules.streaming import whole
+from everturn.outbox.rules.streaming import said_before, whole
 from everturn.outbox.rules.text import storable
 from everturn.outbox.sender import ReplySender
 from everturn.sessions.rules import notices
@@ -24,7 +25,7 @@ from everturn.telemetry.observing import outcome_of
 from everturn.turns.approvals import TurnAwaitsApproval
 from everturn.turns.attempt import Attempt, TurnEnvironment
 from everturn.turns.damage import suspend_if_damaged
-from everturn.turns.journal import JournaledTurn, restore_earlier_text
+from everturn.turns.journal import JournaledTurn
 from everturn.turns.rows.recovery import Interruption, cut_off
 from everturn.turns.rows.turn_values import Finished, StartedTurn
 from everturn.turns.rows.turns import fail, finish, prove
@@ -73,8 +74,8 @@ class Runner:
 
     async def _work(self, attempt: Attempt, turn: JournaledTurn) -> bool:
         try:
-            await self._attachments.settle(attempt, turn)
-            await restore_earlier_text(attempt, turn)
+            if attempt.begun.carried or attempt.begun.attempt > 1:
+                await self._prepare(attempt, turn)
             answer = await self._agent.run(turn)
         except StoreError:
             raise
@@ -96,6 +97,13 @@ class Runner:
                 "answer not stored", turn_id=attempt.begun.turn, session_key=attempt.begun.key, error=repr(error)
             )
             return await self.fail(attempt, f"the answer could not be stored: {type(error).__name__}")
+
+    async def _prepare(self, attempt: Attempt, turn: JournaledTurn) -> None:
+        """Fetch the files of its messages, and show again what earlier attempts said before they used tools."""
+        await self._attachments.settle(attempt, turn)
+        if attempt.bubble is not None and attempt.begun.attempt > 1:
+            asked = await self._env.store.read(asked_calls, attempt.begun.turn)
+            attempt.bubble.text = attempt.bubble.before = said_before(await turn.own(), asked, attempt.look)
 
     async def _finish(self, attempt: Attempt, answer: Answer) -> bool:
         points.reached("turn.answering")

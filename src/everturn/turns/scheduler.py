@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,9 +28,12 @@ from everturn.turns.rows.recovery import Interruption, Recovered, cut_off_by_dra
 from everturn.turns.rows.turn_values import BehindApproval, Later, NotYet, Start, StartedTurn, Streamed
 from everturn.turns.rows.turns import message_waits
 from everturn.turns.rules import turn_texts
-from everturn.turns.rules.recovery import is_suspect
 from everturn.turns.rules.turns import Moment, Notice, TurnTimeouts, due
 from everturn.turns.runner import Runner
+
+log = structlog.get_logger()
+LOOK_S = 5.0  # how often the watchdog looks at the running turns
+SETTLE_S = 2.0  # how long a drain waits for what is being shown
 
 
 @dataclass(slots=True)
@@ -39,83 +43,31 @@ class RunningTurn:
     attempt: Attempt
     task: asyncio.Task[bool]
 
-    @property
-    def begun(self) -> StartedTurn:
-        """The turn, with all that joined it."""
-        return self.attempt.begun
-
-
-class Slots:
-    """Assigns slots to keys. A key has one from its claim in the database until its turn has ended."""
-
-    def __init__(self, limit: int) -> None:
-        self.running: dict[str, RunningTurn] = {}
-        self._limit = limit
-        self._claiming: dict[str, bool] = {}  # the turn is not begun yet; whether it resumes
-        self._quiet = asyncio.Event()
-        self._quiet.set()
-
-    def has(self, key: str) -> bool:
-        """Whether the key's turn is being begun or run."""
-        return key in self.running or key in self._claiming
-
-    def free(self) -> int:
-        """How many slots are free."""
-        return self._limit - len(self.running) - len(self._claiming)
-
-    def resumed(self) -> int:
-        """How many interrupted turns have a slot."""
-        return sum(each.begun.attempt > 1 for each in self.running.values()) + sum(self._claiming.values())
-
-    def take(self, key: str, *, resumes: bool) -> None:
-        """Assign a slot to a key that is being claimed."""
-        self._claiming[key] = resumes
-        self._quiet.clear()
-
-    def begin(self, running: RunningTurn) -> None:
-        """Record that the turn of a claimed key runs now."""
-        self._claiming.pop(running.begun.key, None)
-        self.running[running.begun.key] = running
-        self._quiet.clear()
-
-    def give_back(self, key: str) -> None:
-        """Free the slot of a key whose claim found no turn, or whose turn has ended."""
-        self._claiming.pop(key, None)
-        self.running.pop(key, None)
-        if not self.running and not self._claiming:
-            self._quiet.set()
-
-    async def quiet(self) -> None:
-        """Wait until every slot is free."""
-        await self._quiet.wait()
-
 
 class Streams:
     """The streamed texts of the answers in progress in this process."""
 
-    def __init__(self, slots: Slots) -> None:
-        self._slots = slots
+    def __init__(self, running: Mapping[str, RunningTurn]) -> None:
+        self._running = running
 
     def of(self, key: str) -> Streamed | None:
         """What the key's turn has streamed, if it runs here."""
-        running = self._slots.running.get(key)
+        running = self._running.get(key)
         return None if running is None else running.attempt.streamed()
 
     def hold(self, key: str, *, held: bool) -> None:
         """Pause or continue streaming while something is committed that may end the key's turn: what people have seen is
         what is committed.
         """
-        if (running := self._slots.running.get(key)) is not None:
+        if (running := self._running.get(key)) is not None:
             running.attempt.stream_held = held
 
 
-# Choose the next key for a free slot, from three queues in memory. Nothing here touches the database or the clock.
-# The queues: new work, interrupted turns (which leave half of the slots to new work), and suspects, of which only one
-# may be unproven at a time, so that the next crash shows which turn causes it.
-
-
 class Lanes:
-    """Three queues of keys, and the suspect that is being watched."""
+    """Chooses the next key for a free slot, from three queues in memory: new work, interrupted turns (which leave half of the slots
+    to new work), and suspects. Of these only one may be unproven at a time, so that the next crash shows which turn causes it.
+    Nothing here touches the database or the clock.
+    """
 
     def __init__(self, slots: int) -> None:
         self._fresh: dict[str, None] = {}
@@ -141,16 +93,12 @@ class Lanes:
         """Whether the key is in a queue."""
         return key in self._fresh or key in self._resumes or key in self._suspects
 
-    def any_resume(self) -> bool:
-        """Whether an interrupted turn is queued."""
-        return bool(self._resumes)
-
-    def pick(self, resumed: int) -> tuple[str, bool] | None:
-        """Take the key for the next slot, while `resumed` interrupted turns have one; and whether it resumes."""
+    def pick(self, resumed: Callable[[], int]) -> tuple[str, bool] | None:
+        """Take the key for the next slot, and whether it resumes; `resumed` counts the interrupted turns that have a slot."""
         if self._suspects and self._unproven is None:
             self._unproven = key = _pop(self._suspects)
             return key, False
-        if self._resumes and resumed < self._resumes_at_once:
+        if self._resumes and resumed() < self._resumes_at_once:
             return _pop(self._resumes), True
         return (_pop(self._fresh), False) if self._fresh else None
 
@@ -186,32 +134,29 @@ def _pop(queue: dict[str, None]) -> str:
     return key
 
 
-# Watch running turns in one task: send notices about slow ones, fail inactive ones.
-
-
-log = structlog.get_logger()
-LOOK_S = 5.0
-
-
 class Watchdog:
-    """Checks the turns of this process every few seconds, by the monotonic clock."""
+    """Checks the turns of this process every few seconds, by the monotonic clock: sends notices about slow turns, and fails
+    inactive ones.
+    """
 
-    def __init__(self, store: Store, clock: Clock, patience: TurnTimeouts, slots: Slots, runner: Runner) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, patience: TurnTimeouts, running: Mapping[str, RunningTurn], runner: Runner
+    ) -> None:
         self._store = store
         self._clock = clock
         self._patience = patience
-        self._slots = slots
+        self._running = running
         self._runner = runner
 
     async def run(self) -> None:
         """Check the running turns, in a loop without end."""
         while True:
             await self._clock.sleep(LOOK_S)
-            for running in list(self._slots.running.values()):
+            for running in list(self._running.values()):
                 try:
                     await self.look(running)
                 except StoreError as error:
-                    log.warning("turn not checked", session_key=running.begun.key, error=str(error))
+                    log.warning("turn not checked", session_key=running.attempt.begun.key, error=str(error))
 
     async def look(self, running: RunningTurn) -> None:
         """Send the notice that is due for a turn, or fail the turn when it is inactive."""
@@ -233,15 +178,11 @@ class Watchdog:
 
     async def _fail_inactive(self, running: RunningTurn, idle_s: float) -> None:
         """Fail the turn with a notice, then cancel its task, whose late writes are refused."""
-        log.warning("turn inactive", turn_id=running.begun.turn, session_key=running.begun.key, idle_s=idle_s)
+        log.warning(
+            "turn inactive", turn_id=running.attempt.begun.turn, session_key=running.attempt.begun.key, idle_s=idle_s
+        )
         await self._runner.fail(running.attempt, turn_texts.inactive(idle_s))
         running.task.cancel()
-
-
-# Schedule turns: one at a time per key, fair between keys, within the limit of running turns.
-
-
-SETTLE_S = 2.0
 
 
 def _never(_key: str) -> bool:
@@ -250,7 +191,7 @@ def _never(_key: str) -> bool:
 
 
 class Scheduler:
-    """Schedules the turns of this process on its slots."""
+    """Schedules the turns of this process on its slots: one at a time per key, fair between keys."""
 
     def __init__(self, env: TurnEnvironment, agent: Agent, outbox: ReplySender, media: Media | None) -> None:
         self.env = env
@@ -258,11 +199,15 @@ class Scheduler:
         self._runner = Runner(env, agent, outbox, media)
         self._marks_calls = agent.marks_calls if isinstance(agent, MarksCalls) else _never
         self._requests = ApprovalRequests(env)
-        self._lanes = Lanes(env.settings.running_turns)
-        self._slots = Slots(env.settings.running_turns)
-        self.streams = Streams(self._slots)
+        self.lanes = Lanes(env.settings.running_turns)
+        # A key has a slot from its claim in the database until its turn has ended.
+        self._running: dict[str, RunningTurn] = {}
+        self._claiming: dict[str, bool] = {}  # the turn is not begun yet; whether it resumes
+        self._all_free = asyncio.Event()
+        self._all_free.set()
+        self.streams = Streams(self._running)
         self.bursts = Bursts(env.clock, self.wake)
-        self.watchdog = Watchdog(env.store, env.clock, env.settings.patience, self._slots, self._runner)
+        self.watchdog = Watchdog(env.store, env.clock, env.settings.patience, self._running, self._runner)
         self._failed_claims = FailedClaims(env, self.bursts)
         self._again: set[str] = set()  # keys to look at once more when their turn has ended
         self._open = False
@@ -279,19 +224,28 @@ class Scheduler:
 
     def take_slot(self, key: str, source: SessionSource) -> Start | None:
         """Take a free slot for a message that is being accepted; None if its key has other work or none is free."""
-        if self._slots.has(key) or self._lanes.waits(key) or not self._open or self._slots.free() <= 0:
+        if (
+            key in self._running
+            or key in self._claiming
+            or self.lanes.waits(key)
+            or not self._open
+            or self._free_slots() <= 0
+        ):
             return None
-        self._slots.take(key, resumes=False)
+        self._claiming[key] = False
+        self._all_free.clear()
         return self.env.start(source.platform, source.chat_type, counts=not self._marks_calls(key))
 
     def launch(self, begun: StartedTurn) -> None:
         """Start the task of a turn that this process has claimed."""
-        if is_suspect(begun.unclean_ends, self.env.settings.stuck_after):
-            self._lanes.watch(begun.key)
         attempt = Attempt(self.env, begun)
+        if attempt.suspect:
+            self.lanes.watch(begun.key)
         attempt.bubble = self._outbox.bubbles.begin(lambda: attempt.begun)
         task = asyncio.create_task(self._runner.run(attempt, self._proved))
-        self._slots.begin(RunningTurn(attempt, task))
+        self._claiming.pop(begun.key, None)
+        self._running[begun.key] = RunningTurn(attempt, task)
+        self._all_free.clear()
         self.env.observing.began(begun)
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._ended, attempt))
@@ -301,49 +255,44 @@ class Scheduler:
 
     def give_back(self, key: str) -> None:
         """Free the key's slot, and queue the key again if it got work meanwhile."""
-        self._slots.give_back(key)
+        self._claiming.pop(key, None)
+        self._running.pop(key, None)
+        if not self._running and not self._claiming:
+            self._all_free.set()
         if key in self._again:
             self._again.discard(key)
-            self._lanes.add(key, resume=False)
+            self.lanes.add(key, resume=False)
         self._pump()
 
     def wake(self, key: str, *, resume: bool = False) -> None:
         """Queue a key that has work; while its turn runs, the key is checked again afterwards."""
-        if self._slots.has(key):
+        if key in self._running or key in self._claiming:
             self._again.add(key)
-            if (running := self._slots.running.get(key)) is not None:
+            if (running := self._running.get(key)) is not None:
                 running.attempt.woken = True
             return
-        self._lanes.add(key, resume=resume)
+        self.lanes.add(key, resume=resume)
         self._pump()
-
-    def delay_resumes(self) -> None:
-        """Delay interrupted turns until the process has survived the crash loop delay."""
-        self._lanes.delay_resumes()
 
     async def resume_after_delay(self) -> None:
         """Wait for the crash loop delay, then resume interrupted turns one at a time."""
         await self.env.clock.sleep(self.env.settings.crash_loop_delay_s)
-        self._lanes.resume_one_at_a_time()
+        self.lanes.resume_one_at_a_time()
         self._pump()
-
-    def delayed_resumes(self) -> int:
-        """How many interrupted turns the crash loop delays."""
-        return self._lanes.delayed_resumes()
 
     def stop_turn(self, key: str, turn: int) -> None:
         """Cancel the task of a turn that a command ended in the database."""
-        running = self._slots.running.get(key)
-        if running is not None and running.begun.turn == turn:
+        running = self._running.get(key)
+        if running is not None and running.attempt.begun.turn == turn:
             running.task.cancel()
 
     def running(self) -> list[StartedTurn]:
         """The turns that run in this process now."""
-        return [each.begun for each in self._slots.running.values()]
+        return [each.attempt.begun for each in self._running.values()]
 
     async def quiet(self) -> None:
         """Wait until no turn runs."""
-        await self._slots.quiet()
+        await self._all_free.wait()
 
     async def cut_off(self, reason: str, marked: list[Recovered]) -> None:
         """Mark and count every turn that still runs, each in one transaction, and cancel its task."""
@@ -352,7 +301,7 @@ class Scheduler:
         stuck_after = self.env.settings.stuck_after
 
         async def mark(running: RunningTurn) -> None:
-            begun = running.begun
+            begun = running.attempt.begun
             delivery = self.env.platforms.delivery(begun.source.platform)
             if running.attempt.bubble is not None:
                 await running.attempt.bubble.settle(SETTLE_S)  # so that what is out is known
@@ -367,28 +316,36 @@ class Scheduler:
                 marked.append(recovered)
                 self.env.hub.publish(begun.key, recovered.events)
 
-        await asyncio.gather(*(mark(each) for each in list(self._slots.running.values())))
+        await asyncio.gather(*(mark(each) for each in list(self._running.values())))
 
     def stop(self) -> None:
         """Cancel every turn at once, and those being claimed as soon as they start. `quiet` waits for their end."""
         self._open, self._stopping = False, True
         self.bursts.stop()
-        for each in self._slots.running.values():
+        for each in self._running.values():
             each.task.cancel()
+
+    def _free_slots(self) -> int:
+        return self.env.settings.running_turns - len(self._running) - len(self._claiming)
+
+    def _resumed(self) -> int:
+        """How many interrupted turns have a slot."""
+        return sum(each.attempt.begun.attempt > 1 for each in self._running.values()) + sum(self._claiming.values())
 
     def _pump(self) -> None:
         """Claim queued keys while slots are free."""
-        while self._open and self._slots.free() > 0:
-            picked = self._lanes.pick(self._slots.resumed() if self._lanes.any_resume() else 0)
+        while self._open and self._free_slots() > 0:
+            picked = self.lanes.pick(self._resumed)
             if picked is None:
                 return
             self._claim(*picked)
 
     def _claim(self, key: str, resumes: bool) -> None:  # noqa: FBT001  as it was picked
         """Take the key in the database. What follows is a callback: nobody can be cancelled between claim and launch."""
-        self._slots.take(key, resumes=resumes)
+        self._claiming[key] = resumes
+        self._all_free.clear()
         counts = not self._marks_calls(key)
-        start = self.env.start(*origin_of(key), counts=counts, suspects=self._lanes.watches(key))
+        start = self.env.start(*origin_of(key), counts=counts, suspects=self.lanes.watches(key))
         claim = self.env.store.run(begin_next, key, start)
         claim.add_done_callback(partial(self._claimed, key))
 
@@ -400,11 +357,11 @@ class Scheduler:
                 self._outbox.wake(key)  # a streaming message from before may have its final text now
             self.launch(begun)
             return
-        self._lanes.clear(key)
+        self.lanes.clear(key)
         if begun is None and not self.env.platforms.delivery(origin_of(key)[0]).by_event:
             self._outbox.wake(key)  # those who shared a turn that a revocation ended get a notice
         if isinstance(begun, NotYet):
-            self._lanes.add_suspect(key)
+            self.lanes.add_suspect(key)
         elif isinstance(begun, BehindApproval):
             self._requests.notify_queued(key)
         elif isinstance(begun, Later):
@@ -418,7 +375,7 @@ class Scheduler:
             self._outbox.wake(key)  # however it ended, its streaming message has a final text
         self.env.observing.ended(attempt.begun, attempt.began, attempt.outcome)
         self.env.hub.ended(key)
-        self._lanes.clear(key)
+        self.lanes.clear(key)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("turn ended unexpectedly", session_key=key, error=repr(error))
@@ -427,5 +384,5 @@ class Scheduler:
         self.give_back(key)
 
     def _proved(self, key: str) -> None:
-        self._lanes.clear(key)
+        self.lanes.clear(key)
         self._pump()

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from everturn.model import Effect, SessionSource, ToolCall
+from everturn.people.rules.admission import person_of
 from everturn.sessions.rules.keys import agent_of, session_key
 from everturn.turns.rules import turn_texts
 from everturn.turns.rules.approvals import (
@@ -13,7 +14,6 @@ from everturn.turns.rules.approvals import (
     closes,
     may_answer,
     person_in,
-    person_of,
     remembered,
     scope_of,
     stricter,

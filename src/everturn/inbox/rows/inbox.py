@@ -19,7 +19,7 @@ from everturn.inbox.rows.backlog import (
     take_over,
 )
 from everturn.inbox.rules import MOST_WAITING, TAKES_OVER, Arriving, BacklogPolicy, BusyMode, before_newest, busy_of
-from everturn.model import Attachment, Event, RequestExtras, SessionEntry, SessionSource
+from everturn.model import Attachment, Event, RequestExtras, SessionSource
 from everturn.outbox.rows.replies import Fact, append_events, events_of, fact, queue_notice, report
 from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rows.admission import admitted
@@ -117,11 +117,16 @@ def _accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accep
         return (yield from _deny(arrival, welcome))
     if arrival.arriving is Arriving.EXPIRE:
         return (yield from _too_old(arrival))
+    facts = []
+    if arrival.by_event:
+        number = arrival.source.message_id or arrival.ext_id
+        facts.append(fact("message", arrival.at, id=number, text=arrival.text))
     if start is None or arrival.arriving is Arriving.HOLD:
-        return (yield from _queue(arrival, queue_limit, None))
+        return (yield from _queue(arrival, queue_limit, None, facts))
     entry = yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
-    if entry.waiting or not _is_free(entry, start):
-        return (yield from _queue(arrival, queue_limit, start))
+    # Only the scheduler begins the turn of a suspect: one unproven at a time.
+    if entry.waiting or entry.holder is not None or entry.turn is not None or suspected(entry, start):
+        return (yield from _queue(arrival, queue_limit, start, facts))
     if not (yield _row(arrival, "claimed", start.turn)):
         return (yield from _known(arrival, start, AcceptOutcome.DUPLICATE))
     rows = arrival.extras.rows if arrival.extras is not None else ()
@@ -129,7 +134,7 @@ def _accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accep
         arrival.id, arrival.text, arrival.source, arrival.raw_source, arrival.at, stored=False, extras=rows,
         attachments=arrival.attachments,
     )  # fmt: skip
-    begun = yield from start_turn(entry, [row], start, _facts(arrival))
+    begun = yield from start_turn(entry, [row], start, facts)
     return Accepted(outcome=AcceptOutcome.ACCEPTED, key=arrival.key, begun=begun, events=begun.events)
 
 
@@ -144,11 +149,10 @@ def _deny(arrival: Arrival, welcome: AccessVerdict) -> Op[Accepted]:
     return Accepted(outcome=AcceptOutcome.DENIED, key=arrival.key, spoke=told)
 
 
-def _queue(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accepted]:
+def _queue(arrival: Arrival, queue_limit: int, start: Start | None, facts: list[Fact]) -> Op[Accepted]:
     """Queue a message. One statement locks the entry, counts, and draws the event's number; it is undone for a message
     that is known already or finds the queue full.
     """
-    facts = _facts(arrival)
     rows = yield sql(JOIN_QUEUE, arrival.key, 1, len(facts))
     if not rows:
         yield from lock_or_make_entry(arrival.key, arrival.raw_source, arrival.at)
@@ -218,19 +222,8 @@ def _row(arrival: Arrival, state: str, turn: int | None, place: int = 0, busy: s
         ADD, arrival.id, arrival.ext_id, source.platform, source.account, arrival.key, arrival.kind, arrival.raw_source,
         arrival.text, state, place, turn, arrival.at, busy,
         None if arrival.extras is None else write_extras(arrival.extras), arrival.fingerprint,
-        write_attachments(arrival.attachments), arrival.album, arrival.edition,
+        write_attachments(arrival.attachments) if arrival.attachments else None, arrival.album, arrival.edition,
     )  # fmt: skip
-
-
-def _facts(arrival: Arrival) -> list[Fact]:
-    if not arrival.by_event:
-        return []
-    return [fact("message", arrival.at, id=arrival.source.message_id or arrival.ext_id, text=arrival.text)]
-
-
-def _is_free(entry: SessionEntry, start: Start) -> bool:
-    """Whether a turn may begin at once. Only the scheduler begins the turn of a suspect: one unproven at a time."""
-    return entry.holder is None and entry.turn is None and not suspected(entry, start)
 
 
 def store_dead_letter(arrival: Arrival, why: str, text: str) -> Op[tuple[Event, ...]]:

@@ -93,8 +93,8 @@ def reply_of(row: Row) -> Reply:
         marked=bool(marked),
         valid_until=valid_until,
         look=bool(look),
-        bubble=bubble_of(bubble),
-        file=file_of(file),
+        bubble=_bubble(bubble) if bubble else None,
+        file=file_of(file) if file else None,
         turn=turn,
     )
 

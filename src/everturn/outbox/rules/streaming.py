@@ -101,7 +101,7 @@ def slowed(pace: Pace, slow: float) -> float:
 
 def visible(text: str, *, finished: bool, look: Look = PLAIN) -> str:
     """The text without thinking blocks; while it is unfinished, also without what may yet become one, or silence."""
-    if not look.reasoning:
+    if not look.reasoning and "<" in text:
         text = _without_thoughts(text)
     if not finished and not look.reasoning:
         text = _without_half_tag(_without_unfinished(text))

@@ -48,7 +48,7 @@ def standing(source: SessionSource, *, lock: bool = False) -> Op[Standing]:
         return Standing.UNKNOWN
     text = f"{STANDING}/*lock*/" if lock else STANDING
     rows = yield sql(text, source.platform, people[0], people[-1])
-    return standing_of((row[0], bool(row[1])) for row in rows)
+    return standing_of((row[0], bool(row[1])) for row in rows) if rows else Standing.UNKNOWN
 
 
 def admitted(admission: Admission | None, source: SessionSource, *, lock: bool = False) -> Op[AccessVerdict]:

@@ -164,6 +164,11 @@ def _names_somebody(line: str) -> bool:
     return seen in _LIKE_A_BRACKET or unicodedata.normalize("NFKC", seen)[:1] == "["
 
 
+def person_of(source: SessionSource) -> str | None:
+    """The sender of a message, as the settings name people; None where the platform knows nobody."""
+    return f"{source.platform}:{source.user_id}" if source.user_id else None
+
+
 def author_of(source: SessionSource, isolation: Isolation) -> str | None:
     """The author's name where several people speak in the lane; None where one person does."""
     if not is_shared(source, isolation):

@@ -119,7 +119,7 @@ class TelegramPlatform(TelegramWriter):
         passed_on: set[int] = set()  # those after them, which come again with the next batch
         while True:
             batch = await self._batch(acknowledge)
-            for moved in self._moves(reader):
+            for moved in self._moves(reader) if self._unreported else ():
                 yield moved
             heard = _heard(reader, {number: raw for number, raw in batch.items() if number not in passed_on})
             for inbound in heard.values():
@@ -203,7 +203,8 @@ class TelegramPlatform(TelegramWriter):
     def _received(self) -> None:
         """Record an answer to a poll: that alone proves that we receive."""
         self.contact = self.contact.answered(self._clock.now())
-        self._offer_menus()
+        if self._menus:
+            self._offer_menus()
 
     def _offer_menus(self) -> None:
         """Set the command menus in the background; no message waits for them."""
@@ -263,8 +264,9 @@ class TelegramPlatform(TelegramWriter):
 
     async def acknowledge(self, inbound: Inbound) -> None:
         """Acknowledge a committed button press in the background, so that the button stops spinning."""
-        self._albums.mark_stored(inbound)
-        self._changes.mark_stored(inbound)
+        if self._settings.hook_url:
+            self._albums.mark_stored(inbound)
+            self._changes.mark_stored(inbound)
         if inbound.id.startswith("press-"):
             self._in_background(self._answer_press(inbound.id.removeprefix("press-")))
 
@@ -297,6 +299,8 @@ def _heard(reader: TelegramReader, batch: Mapping[int, msgspec.Raw]) -> dict[int
     """The messages for us of a batch, in the order of their update ids."""
     read = [(number, update) for number, raw in sorted(batch.items()) if (update := _understood(raw))]
     found = {number: heard for number, update in read if (heard := reader.read(update))}
+    if len(found) < 2:
+        return found
     return dict(zip(found, whole(folded(list(found.values()))), strict=True))
 
 

@@ -34,7 +34,9 @@ class TelegramReader:
         if message is not None and (message.migrate_to_chat_id or message.migrate_from_chat_id):
             was, now = message.migrate_from_chat_id or message.chat.id, message.migrate_to_chat_id or message.chat.id
             return self.moved(str(was), str(now))
-        if message is None or message.is_automatic_forward or (by_bot(message) and message.sender_chat is None):
+        if message is None or message.is_automatic_forward:
+            return None
+        if message.sender is not None and message.sender.is_bot and message.sender_chat is None:
             return None
         return self._message(message, update.update_id if edited else None)
 
@@ -52,9 +54,10 @@ class TelegramReader:
         text = said
         if said is not None and not said.strip():  # nothing but our name: somebody calls us
             text = placeholders(files) or ("" if edit is not None else _named(message)) or message.text.strip()
-        text = self._in_reply(text, message) if text else None
         if not text:
             return None  # not for us, or no message: somebody joined, a location that moves
+        if message.reply_to_message is not None or message.quote is not None:
+            text, files = self._in_reply(text, message), (*files, *_answered_files(message, text))
         number = f"{message.message_id}@{message.chat.id}"
         return Inbound(
             id=f"{number}#edit-{edit}" if edit is not None else number,
@@ -63,7 +66,7 @@ class TelegramReader:
             what=Heard.EDITED if edit is not None else Heard.SAID,
             of=number if edit is not None else None,
             edition=edit,  # update ids grow
-            attachments=(*files, *_answered_files(message, text)),
+            attachments=files,
             said_at=message.edit_date if edit is not None and message.edit_date else message.date or None,
             album=message.media_group_id,
             only_with_album=only_with_album,
@@ -74,7 +77,7 @@ class TelegramReader:
             message.text or message.caption,
             self.name,
             direct=message.chat.type == "private",
-            reply_to_us=self._to_us(message),
+            reply_to_us=message.reply_to_message is not None and self._to_us(message),
             listening=listening,
             edited=edited,
         )
@@ -132,11 +135,6 @@ def _answered_files(message: TelegramMessage, text: str) -> Iterator[Attachment]
     replied = _replied(message)
     if replied is not None and parse_command(text) is None:
         yield from _attachments(replied)
-
-
-def by_bot(message: TelegramMessage) -> bool:
-    """Whether a bot wrote it."""
-    return message.sender is not None and message.sender.is_bot
 
 
 def _name(user: User | None) -> str:

@@ -145,6 +145,8 @@ def folded(batch: Sequence[Inbound]) -> list[Inbound]:
     a text that is already replaced. The edits follow all the same, for a message that an earlier process has stored.
     """
     edits = {(each.of, each.source.user_id): each for each in batch if each.what is Heard.EDITED}
+    if not edits:
+        return list(batch)
     return [_revised(each, edits.get((each.id, each.source.user_id))) for each in batch]
 
 

@@ -93,7 +93,7 @@ def entry_of(row: Row) -> SessionEntry:
         event_seq=row[20],
         turns=row[21],
         waiting=row[22],
-        rolled_back=_turns_of(row[23]),
+        rolled_back=_turns_of(row[23]) if row[23] else (),
         model=row[24],
     )
 
@@ -248,7 +248,7 @@ def insert_message(begun: StartedTurn, message: Message, *, tell: bool = False) 
         message.seq,
         message.role,
         message.content,
-        write_calls(message.calls),
+        write_calls(message.calls) if message.calls else None,
         message.call_id,
         int(message.unknown),
         message.extra,

@@ -59,7 +59,7 @@ def choose(entry: SessionEntry | None, now: float, policy: ResetPolicy, fresh_s:
         return Create()
     if isinstance(entry.state, Suspended):
         return ResetDecision("suspended")
-    reason = entry.expired or expired_by(policy, entry.active_at, now)
+    reason = entry.expired or (expired_by(policy, entry.active_at, now) if policy.mode != "none" else None)
     if reason:
         return ResetDecision(reason)
     if not isinstance(entry.state, ResumePending):

@@ -14,7 +14,7 @@ from everturn.inbox.rules import ALBUM_S, NEW_MESSAGE, BusyMode, burst, quiet_at
 from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, SettledFiles, Suspended
 from everturn.outbox.rows.replies import Fact, append_events, events_of, fact
 from everturn.people.rows.admission import REVOKED, revoke_denied
-from everturn.people.rules.admission import author_of
+from everturn.people.rules.admission import author_of, person_of
 from everturn.sessions.rows.boundaries import FIRST_CHARS, open_session, pair_calls, reset_entry
 from everturn.sessions.rows.entries import insert_message, lock_entry, open_tail, source_of, write_source
 from everturn.sessions.rules.keys import Isolation
@@ -31,7 +31,7 @@ from everturn.turns.rows.approval_requests import (
 )
 from everturn.turns.rows.turn_values import BehindApproval, Carried, Later, NotYet, QueuedMessage, Start, StartedTurn
 from everturn.turns.rules import turn_texts
-from everturn.turns.rules.approvals import closes, person_of
+from everturn.turns.rules.approvals import closes
 from everturn.turns.rules.recovery import is_suspect, resumes_by_itself
 
 ADD_TURN = (
@@ -192,7 +192,8 @@ def start_turn(entry: SessionEntry, rows: Sequence[QueuedMessage], start: Start,
     elif entry.seq == 0:  # a session that /new opened is known by what was said in it first
         yield sql("UPDATE session SET first_text=$2 WHERE session_id=$1", entry.session_id, first.text[:FIRST_CHARS])
     note = yield from _note(entry, start, reset_reason)
-    entry = yield from add_extras(entry, rows)
+    if any(each.extras for each in rows):
+        entry = yield from add_extras(entry, rows)
     begun = StartedTurn(
         turn=start.turn,
         key=entry.key,
@@ -222,20 +223,12 @@ def start_turn(entry: SessionEntry, rows: Sequence[QueuedMessage], start: Start,
         begun.first_seq,
         int(start.counts),
     )
-    return (yield from _add_and_take_key(entry, begun, rows, start, facts))
+    return (yield from _take_key(entry, begun, rows, start, facts))
 
 
 def _behind(entry: SessionEntry, rows: Sequence[QueuedMessage]) -> int:
     """How many messages and commands stay queued when these are part of the turn."""
     return entry.waiting - len([each for each in rows if each.stored])
-
-
-def _add_and_take_key(
-    entry: SessionEntry, begun: StartedTurn, rows: Sequence[QueuedMessage], start: Start, facts: list[Fact]
-) -> Op[StartedTurn]:
-    """Store the user's messages in the transcript and take the key."""
-    begun, _ = yield from add_texts(begun, rows, start.isolation)
-    return (yield from _take_key(entry, begun, rows, start, facts))
 
 
 def add_texts(
@@ -290,6 +283,8 @@ def with_text(begun: StartedTurn, rows: Sequence[QueuedMessage]) -> StartedTurn:
 def _take_key(
     entry: SessionEntry, begun: StartedTurn, rows: Sequence[QueuedMessage], start: Start, facts: list[Fact]
 ) -> Op[StartedTurn]:
+    """Store the user's messages in the transcript and take the key."""
+    begun, _ = yield from add_texts(begun, rows, start.isolation)
     last = rows[-1] if rows else None
     if start.delivery.by_event:
         facts = [*facts, fact("turn", start.at, turn=str(begun.turn), state="running", attempt=begun.attempt)]
@@ -330,7 +325,7 @@ def _resume(entry: SessionEntry, joining: Sequence[QueuedMessage], start: Start,
     begun = replace(begun, fence=entry.fence + 1, called=start.counts, waiting=_behind(entry, joining))
     if not joining:
         return (yield from _take_key(entry, begun, (), start, facts))
-    return (yield from _add_and_take_key(entry, begun, joining, start, facts))
+    return (yield from _take_key(entry, begun, joining, start, facts))
 
 
 def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int, note: Note | None) -> Op[StartedTurn]:

@@ -9,12 +9,11 @@ import msgspec
 from everturn.errors import FenceLost
 from everturn.model import Attachment, Event, Message, Reply, SessionSource, SettledFiles
 from everturn.outbox.rules.delivery import Delivery
-from everturn.people.rules.admission import Admission
+from everturn.people.rules.admission import Admission, person_of
 from everturn.sessions.rules.keys import Isolation
 from everturn.sessions.rules.notes import Note
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.store.interface import Op, sql
-from everturn.turns.rules.approvals import person_of
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -82,7 +81,7 @@ class StartedTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inbox: tuple[int, ...]
     texts: tuple[str, ...]
     source: SessionSource
-    authors: tuple[str | None, ...] = ()  # of its messages (turns/rules/approvals.person_of), each once
+    authors: tuple[str | None, ...] = ()  # of its messages (people/rules/admission.person_of), each once
     note: Note | None = None
     unclean_ends: int = 0
     model: str | None = None  # what /model chose for the session

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from everturn.model import Effect, SessionSource, ToolCall
 from everturn.outbox.rules.text import utf16
 from everturn.people.rules.access import is_home
+from everturn.people.rules.admission import person_of
 
 OWNER = "owner"
 OWNERS = frozenset(
@@ -27,11 +28,6 @@ class ApprovalScope(StrEnum):
     ONCE = "once"
     SESSION = "session"
     ALWAYS = "always"
-
-
-def person_of(source: SessionSource) -> str | None:
-    """The sender of a message, as the settings name people; None where the platform knows nobody."""
-    return f"{source.platform}:{source.user_id}" if source.user_id else None
 
 
 def approver_of(source: SessionSource) -> str | None:
