@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,12 +16,16 @@ from everturn.model import SessionSource
 from everturn.operator.rows.actions import Act, Acted, act_on_reply
 from everturn.operator.rows.overview import replies
 from everturn.operator.rows.reading import count_open
+from everturn.outbox.rows.outbox import record_sent
 from everturn.outbox.rules.delivery import MAY_REPEAT, NO_USE, Surety
 from everturn.people.rules.admission import VALID_S, AccessPolicy, Admission
 from everturn.platform.interface import TextLimits
+from everturn.store.interface import Op, Store, sql
+from everturn.store.open import open_store
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, SendFault, World
 from tests.scenes import Actor, die, happened, restarted, told, trace_of, until_read, while_time_passes
 
+T = TypeVar("T")
 LOST = SendFault(OutcomeUnknown("the connection was lost"), accepted=True)
 NOT_SENT = SendFault(OutcomeUnknown("the connection was lost"))
 BUSY = SendFault(TryLater("slow down", 30))
@@ -368,3 +374,59 @@ async def test_a_reply_to_a_platform_that_is_gone_waits_for_it(store_url: str) -
         clock.advance(120)
         await world.start()
         await told(platform, "one", "answer: hello")
+
+
+class LateStore:
+    """A store whose first record of a sent reply is committed late: others look on other connections meanwhile."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.recording, self.go_on = asyncio.Event(), asyncio.Event()
+        self._late: list[asyncio.Task[object]] = []
+        self.read, self.lock_instance, self.locks_settled = store.read, store.lock_instance, store.locks_settled
+        self.alive, self.trouble, self.now = store.alive, store.trouble, store.now
+        self.meters, self.close = store.meters, store.close
+
+    def run(self, operation: Callable[..., Op[T]], *args: Any, **named: Any) -> asyncio.Future[T]:
+        """Run and commit; of the first record, later."""
+        bound = partial(operation, *args, **named)
+        if operation is not record_sent or self.recording.is_set():
+            return self._store.run(bound)
+        self.recording.set()
+        late = asyncio.ensure_future(self._run_late(bound))
+        self._late.append(late)
+        outer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        late.add_done_callback(lambda done: None if outer.done() else outer.set_result(done.result()))
+        return outer
+
+    async def _run_late(self, operation: Callable[[], Op[T]]) -> T:
+        await self.go_on.wait()
+        return await self._store.run(operation)
+
+
+def sent_rows() -> Op[int]:
+    """How many replies are recorded as sent."""
+    return len((yield sql("SELECT id FROM outbox WHERE state='sent'")))
+
+
+async def test_a_cancelled_lane_ends_when_what_it_recorded_is_committed(store_url: str) -> None:
+    """Else the next lane finds the reply still being sent, and nobody looks for the one behind it."""
+    opened: list[LateStore] = []
+
+    async def open_late(url: str) -> Store:
+        opened.append(LateStore(await open_store(url)))
+        return opened[0]
+
+    platform = FakePlatform()
+    async with World(store_url, ScriptedAgent(), [platform], opened=open_late) as world:
+        platform.say("one", "hello")
+        await told(platform, "one", "echo: hello")
+        (store,) = opened
+        await happened(store.recording)
+        await reply_to(world, platform.say("one", "again"), "pending")
+        (lane,) = (each for each in asyncio.all_tasks() if each.get_name().startswith("outbox "))
+        lane.cancel()
+        await world.store.read(sent_rows)  # time for a lane that does not wait to end, and for the next one
+        assert not lane.done()
+        store.go_on.set()
+        await told(platform, "one", "echo: again")

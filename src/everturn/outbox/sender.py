@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
+from typing import TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -61,7 +62,7 @@ from everturn.turns.rows.turns import PROGRESS
 from everturn.turns.rules.turn_texts import buttons
 
 log = structlog.get_logger()
-LOOK_AGAIN_S = 0.5
+T = TypeVar("T")
 NOT_CONNECTED_S = 60.0
 
 
@@ -155,8 +156,6 @@ class ReplySender:
             log.warning("lane ended", session_key=key, error=str(error))  # the store is closing: replies stay pending
         except asyncio.CancelledError:
             self._again.add(key)  # unless the process stops, another lane goes on with the pending replies
-            # What this lane asked of the store may be committed after the next lane has looked, on another connection.
-            asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self.wake, key)
             raise
         finally:
             if self._lanes.get(key) is asyncio.current_task():
@@ -193,9 +192,8 @@ class ReplySender:
         """Release a reply whose outcome could not be recorded: a claim that stayed would block its key until a restart."""
         store, now = self._store, self._clock.now()
         with suppress(FenceLost):
-            await store.run(
-                mark_unknown, reply, self._platforms.unknown_action(reply.source.platform), now, "outcome not recorded"
-            )
+            action = self._platforms.unknown_action(reply.source.platform)
+            await _settled(store.run(mark_unknown, reply, action, now, "outcome not recorded"))
 
     async def _next(self, key: str) -> Reply | None:
         """Claim the key's next reply; waits while it is not due."""
@@ -233,12 +231,11 @@ class ReplySender:
         store, now = self._store, self._clock.now()
         claiming = store.run(claim_next, key, self._instance.number, self._instance.ids.next(), now)
         try:
-            return await asyncio.shield(claiming)
+            return await _settled(claiming)
         except asyncio.CancelledError:
-            await asyncio.wait({claiming})
             if claiming.exception() is None and isinstance(reply := claiming.result(), Reply):
                 with suppress(FenceLost):
-                    await store.run(try_later, reply, now, "", failed=False)
+                    await _settled(store.run(try_later, reply, now, "", failed=False))
             raise
 
     async def _deliver(self, reply: Reply) -> bool:
@@ -253,7 +250,7 @@ class ReplySender:
         except PlatformError as error:
             outcome = await self._failed(reply, error)
         except DeliveryHeld as held:
-            await self._store.run(mark_unknown, reply, held.action, self._clock.now(), str(held))
+            await _settled(self._store.run(mark_unknown, reply, held.action, self._clock.now(), str(held)))
             outcome = "unknown"
         except StoreError:
             raise
@@ -278,9 +275,9 @@ class ReplySender:
             return await self._dead_letter(reply, storable(decision.why), unknown=unknown)
         if isinstance(error, OutcomeUnknown) and reply.bubble is None and not self._is_edit(reply):
             action = self._platforms.unknown_action(reply.source.platform)
-            await store.run(mark_unknown, reply, action, decision.at, told)
+            await _settled(store.run(mark_unknown, reply, action, decision.at, told))
             return "unknown"
-        await store.run(try_later, reply, decision.at, told, failed=not ordered)
+        await _settled(store.run(try_later, reply, decision.at, told, failed=not ordered))
         return "retried"
 
     async def _dead_letter(self, reply: Reply, why: str, *, unknown: bool) -> str:
@@ -295,9 +292,9 @@ class ReplySender:
                 files=isinstance(self._platforms.senders.get(reply.source.platform), CanSendFiles),
                 unknown=unknown,
             )
-            await store.run(make_file_dead_letter, reply, now, why, self._instance.ids.next(), text)
+            await _settled(store.run(make_file_dead_letter, reply, now, why, self._instance.ids.next(), text))
         else:
-            await store.run(make_dead_letter, reply, now, why)
+            await _settled(store.run(make_dead_letter, reply, now, why))
         return "dead"
 
     def _is_edit(self, reply: Reply) -> bool:
@@ -310,6 +307,15 @@ class ReplySender:
         if isinstance(error, OutcomeUnknown) and not self._is_edit(reply):
             return self._platforms.unknown_action(reply.source.platform) in {UnknownAction.REPEAT, UnknownAction.LOOK}
         return reply.bubble is not None or self._is_edit(reply)
+
+
+async def _settled(writing: asyncio.Future[T]) -> T:
+    """Await a write about a reply. A lane that is cancelled ends after it: the next lane, maybe on another connection, sees it."""
+    try:
+        return await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait({writing})
+        raise
 
 
 def _may_be_seen(reply: Reply) -> bool:
@@ -378,7 +384,7 @@ class Delivering:
             out = (*out, number or await platform.send(to, piece, key))
             points.reached("send.after")
             if not last:
-                await self._store.run(record_part, reply, out)
+                await _settled(self._store.run(record_part, reply, out))
         return await self._sent(reply, out)
 
     async def _shape(self, platform: CanSend, screen: MessageScreen, reply: Reply, bubble: Bubble) -> bool:
@@ -398,14 +404,14 @@ class Delivering:
             await writer.mark_for_resend()
             raise
         kind = reply.kind if spoken or reply.kind != REPLY else SILENCE
-        more = await self._store.run(record_shown, reply, kind, writer.out, writer.known, self._clock.now())
+        more = await _settled(self._store.run(record_shown, reply, kind, writer.out, writer.known, self._clock.now()))
         self._bubbles.forget(live)
         points.reached("send.committed")
         return more
 
     async def _silent(self, reply: Reply) -> bool:
         """Record, without sending, an answer that only says that there is nothing to say."""
-        more = await self._store.run(record_silence, reply, self._clock.now())
+        more = await _settled(self._store.run(record_silence, reply, self._clock.now()))
         points.reached("send.committed")
         return more
 
@@ -436,9 +442,9 @@ class Delivering:
     async def _sent(self, reply: Reply, out: tuple[str, ...]) -> bool:
         store, now = self._store, self._clock.now()
         if reply.kind == PROGRESS:
-            more = await store.run(record_progress, reply, out, now)
+            more = await _settled(store.run(record_progress, reply, out, now))
         else:
-            more = await store.run(record_sent, reply, out, now)
+            more = await _settled(store.run(record_sent, reply, out, now))
         points.reached("send.committed")
         self._contacts.sent(reply.source.platform, reply.source.account)
         return more

@@ -200,6 +200,7 @@ class Scheduler:
         self._marks_calls = agent.marks_calls if isinstance(agent, MarksCalls) else _never
         self._requests = ApprovalRequests(env)
         self.lanes = Lanes(env.settings.running_turns)
+        self._limit = env.settings.running_turns
         # A key has a slot from its claim in the database until its turn has ended.
         self._running: dict[str, RunningTurn] = {}
         self._claiming: dict[str, bool] = {}  # the turn is not begun yet; whether it resumes
@@ -224,13 +225,9 @@ class Scheduler:
 
     def take_slot(self, key: str, source: SessionSource) -> Start | None:
         """Take a free slot for a message that is being accepted; None if its key has other work or none is free."""
-        if (
-            key in self._running
-            or key in self._claiming
-            or self.lanes.waits(key)
-            or not self._open
-            or self._free_slots() <= 0
-        ):
+        if key in self._running or key in self._claiming or self.lanes.waits(key):
+            return None
+        if not self._open or len(self._running) + len(self._claiming) >= self._limit:
             return None
         self._claiming[key] = False
         self._all_free.clear()
@@ -325,16 +322,13 @@ class Scheduler:
         for each in self._running.values():
             each.task.cancel()
 
-    def _free_slots(self) -> int:
-        return self.env.settings.running_turns - len(self._running) - len(self._claiming)
-
     def _resumed(self) -> int:
         """How many interrupted turns have a slot."""
         return sum(each.attempt.begun.attempt > 1 for each in self._running.values()) + sum(self._claiming.values())
 
     def _pump(self) -> None:
         """Claim queued keys while slots are free."""
-        while self._open and self._free_slots() > 0:
+        while self._open and len(self._running) + len(self._claiming) < self._limit:
             picked = self.lanes.pick(self._resumed)
             if picked is None:
                 return
