@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -123,9 +124,7 @@ INBOX_MOVES: dict[InboxState, frozenset[InboxState]] = {
     InboxState.QUEUED: frozenset(
         {InboxState.CLAIMED, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD}
     ),
-    InboxState.CLAIMED: frozenset(
-        {InboxState.QUEUED, InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD}
-    ),
+    InboxState.CLAIMED: frozenset({InboxState.DONE, InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD}),
     InboxState.DONE: frozenset(),
     InboxState.WITHDRAWN: frozenset(),
     InboxState.EXPIRED: frozenset(),
@@ -159,9 +158,25 @@ OUTBOX_MOVES: dict[OutboxState, frozenset[OutboxState]] = {
 S = TypeVar("S", InboxState, TurnState, OutboxState)
 
 
-def sources_of(moves: dict[S, frozenset[S]], after: S) -> tuple[str, ...]:
-    """The states from which `after` may be reached: what a compare-and-set names in its WHERE."""
-    return tuple(before.value for before, afters in moves.items() if after in afters)
+def sources_of(moves: dict[S, frozenset[S]], after: S) -> tuple[S, ...]:
+    """The states from which the table allows the move to this one."""
+    return tuple(before for before, afters in moves.items() if after in afters)
+
+
+def may_become(moves: dict[S, frozenset[S]], after: S, *, or_is: bool = False) -> str:
+    """The SQL condition of a write that sets this state: the row has a state that the table lets it leave for it. `or_is`: or
+    has this state already, and keeps it.
+    """
+    return f"state IN ({_quoted([*sources_of(moves, after), *([after] if or_is else [])])})"
+
+
+def has_not_ended(moves: dict[S, frozenset[S]]) -> str:
+    """The SQL condition of a write that ends a row whatever its state is, also one that this version does not know."""
+    return f"state NOT IN ({_quoted([state for state, afters in moves.items() if not afters])})"
+
+
+def _quoted(states: Sequence[str]) -> str:
+    return ",".join(f"'{state}'" for state in states)
 
 
 class Effect(StrEnum):

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from everturn.errors import FenceLost
 from everturn.model import Bubble, Reply, ToolCall
-from everturn.outbox.rows.outbox import record_bubble, record_sent, record_shown, recover_sending
+from everturn.outbox.rows.outbox import mark_unknown, record_bubble, record_sent, record_shown, recover_sending
 from everturn.outbox.rows.streaming import Closed, Opened, Opening, open_bubble, still_ours
 from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
@@ -101,6 +101,41 @@ async def test_the_next_attempt_decides_about_a_first_part_with_unknown_delivery
         assert isinstance(second, Opened)
         marked = on_unknown is UnknownAction.MARK
         assert (second.bubble.replaces, second.bubble.repeats) == ((0,) if marked else (), not marked)
+
+
+@pytest.mark.parametrize("hold", [UnknownAction.ASK, UnknownAction.DROP])
+async def test_an_answer_to_a_held_message_that_waits_is_decided_by_its_delivery(
+    process: StoreProcess, hold: UnknownAction
+) -> None:
+    """What waits cannot become unknown at once: it is queued, held, and its delivery comes to the same."""
+    begun = await process.called()
+    bubble = structs.replace(await shown(process, begun, "p1"), hold=hold)
+    await process.twice(record_bubble, begun.turn, bubble.opening, ("p1",), bubble)
+    await process.die()
+    await process.finish(await process.began())
+    asks = hold is UnknownAction.ASK
+    assert await process.look(BUBBLE) == [(begun.turn, "reply", "pending" if asks else "dead", "done", '["p1"]')]
+    if asks:
+        reply = await process.sending()
+        assert reply.bubble is not None
+        assert reply.bubble.hold == hold
+        await process.store.run(mark_unknown, reply, hold, process.now, "held")
+        assert await process.states("outbox") == ["unknown"]
+
+
+@pytest.mark.parametrize("state", ["dead", "unknown"])
+async def test_an_answer_in_a_message_whose_pause_failed_is_queued(process: StoreProcess, state: str) -> None:
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    await process.die()
+    action = UnknownAction.ASK if state == "unknown" else UnknownAction.DROP
+    await process.store.run(mark_unknown, await process.sending(), action, process.now, "lost")
+    assert await process.states("outbox") == [state]
+    again = await process.began()
+    assert await opened(process, again) == Closed(for_good=True)
+    finished = await process.twice(finish, again, process.answer(again), NOW, process.instance, None)
+    assert finished.reply is None
+    assert (await delivered(process)).text == "done"
 
 
 async def test_an_interruption_pauses_it_and_the_next_attempt_goes_on(process: StoreProcess) -> None:

@@ -20,7 +20,7 @@ from everturn.inbox.rows import backlog
 from everturn.inbox.rows.backlog import ended_by
 from everturn.inbox.rows.joining import busy_chosen, choose_busy
 from everturn.inbox.rules import BusyMode
-from everturn.model import Event, SessionSource, Suspended, Usage
+from everturn.model import INBOX_MOVES, Event, SessionSource, Suspended, Usage, has_not_ended
 from everturn.outbox.rows.outbox import DELIVERY_REQUEST, MARK_SENT, SEND_AGAIN
 from everturn.outbox.rows.replies import events_of, fact, queue_notice, queue_reply, report, stored_source
 from everturn.outbox.rules import outbox_texts
@@ -340,7 +340,11 @@ IN_A_SESSION = frozenset(
 )  # what they change must be what the next message continues
 NO_TERMS = Terms()
 FAILED = "failed"  # why it ended
-END_DEAD = "UPDATE inbox SET state='dead', ended_at=$2, dead_at=$2, why=$3, ended_by=$4 WHERE id=$1"
+END_DONE = f"UPDATE inbox SET state='done', ended_at=$2, ended_by=$3 WHERE id=$1 AND {has_not_ended(INBOX_MOVES)}"
+END_DEAD = (
+    "UPDATE inbox SET state='dead', ended_at=$2, dead_at=$2, why=$3, ended_by=$4"
+    f" WHERE id=$1 AND {has_not_ended(INBOX_MOVES)}"
+)
 
 
 def apply_command(
@@ -364,7 +368,7 @@ def apply_command(
     )  # fmt: skip
     done = yield from _apply(call)
     text, told = done if isinstance(done, CommandResult) else (done, ())
-    yield sql("UPDATE inbox SET state='done', ended_at=$2, ended_by=$3 WHERE id=$1", number, at, session_id)
+    yield sql(END_DONE, number, at, session_id)
     yield sql("UPDATE entry SET waiting=waiting-1 WHERE key=$1", key)
     yield from queue_reply(number, key, None, "reply", source, text, at, Delivery(by_event=delivery.by_event), 0)
     ended = (yield sql("SELECT id FROM turn WHERE id=$1 AND state='stopped'", entry.turn)) if entry.turn else []

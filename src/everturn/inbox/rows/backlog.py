@@ -17,7 +17,7 @@ from everturn.inbox.rules import (
     count,
     settle,
 )
-from everturn.model import SessionEntry, SessionSource
+from everturn.model import InboxState, SessionEntry, SessionSource
 from everturn.outbox.rows.replies import Fact, fact, queue_notice, queue_reply
 from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rules import people_texts
@@ -36,7 +36,10 @@ ROWS = (
     "SELECT id, source, accepted_at, album FROM inbox WHERE key=$1 AND backlog=$2 AND ended_at IS NULL AND state='queued'"
     " ORDER BY place"
 )
-END = "UPDATE inbox SET state=$2, ended_at=$3, why=$4, backlog=NULL WHERE id=$1 AND state='queued' RETURNING id"
+END: dict[str, str] = {
+    state: f"UPDATE inbox SET state='{state}', ended_at=$2, why=$3, backlog=NULL WHERE id=$1 AND state='queued' RETURNING id"
+    for state in (InboxState.EXPIRED, InboxState.WITHDRAWN)
+}
 
 
 class Backlogged(msgspec.Struct, frozen=True):
@@ -93,7 +96,7 @@ def end_backlog(key: str, rows: list[Row], state: str, why: str, at: float) -> O
     """End backlog messages unanswered. The entry is locked."""
     ended = 0
     for row in rows:
-        ended += len((yield sql(END, row[0], state, at, why)))
+        ended += len((yield sql(END[state], row[0], at, why)))
     if ended:
         yield sql("UPDATE entry SET waiting=waiting-$2 WHERE key=$1", key, ended)
     return ended

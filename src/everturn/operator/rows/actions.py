@@ -10,7 +10,7 @@ from everturn.commands.rows.sessions import continue_turn, reset_session, resume
 from everturn.lifecycle.rows import BODIES_KEPT_S, FORGOTTEN
 from everturn.model import Event, Json, ResumePending, SessionEntry, Suspended
 from everturn.operator.rules import operator_texts
-from everturn.outbox.rows.outbox import MARK_SENT, SCRUBBED, SEND_AGAIN
+from everturn.outbox.rows.outbox import MARK_SENT, SCRUBBED, SEND_AGAIN, UNDELIVERED
 from everturn.outbox.rows.replies import Fact, events_of, fact, queue_notice, report
 from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.boundaries import acknowledge_tail, end_open_turn, release
@@ -29,7 +29,8 @@ KEEP = (
 # A reply of unknown delivery may have arrived: if somebody sends it again after all, it is marked.
 DROP_REPLY = (
     f"UPDATE outbox SET state='dead', ended_at=coalesce(ended_at, $2), dead_at=NULL, instance=NULL, {SCRUBBED},"
-    " error=coalesce(error, 'dropped by an operator'), marked=CASE state WHEN 'unknown' THEN 1 ELSE marked END WHERE id=$1"
+    " error=coalesce(error, 'dropped by an operator'), marked=CASE state WHEN 'unknown' THEN 1 ELSE marked END"
+    f" WHERE id=$1 AND {UNDELIVERED}"
 )
 DROP_MESSAGE = "UPDATE inbox SET dead_at=NULL WHERE id=$1"
 FORGET_BODY = f"UPDATE inbox SET {FORGOTTEN} WHERE id=$1 AND ended_at<$2"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from everturn.errors import FenceLost
 from everturn.inbox.rows.attachments import file_of
-from everturn.model import Bubble, Event, Json, Reply, SessionEntry, SessionSource, StoredFile
+from everturn.model import Bubble, Event, Json, OutboxState, Reply, SessionEntry, SessionSource, StoredFile
 from everturn.outbox.rows.replies import events_of, fact, queue_reply, report, stored_source
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.people.rules.people_texts import FORGOTTEN
@@ -47,15 +47,24 @@ SCRUBBED = f"text={READABLE}"
 OURS_WITH = "WHERE id=$1 AND claim=$2 AND state='sending'"
 OURS = f"{OURS_WITH}/*did*/"
 SENT = f"UPDATE outbox SET state='sent', ended_at=$3, parts=$4, error=NULL, {COUNTED}, {SCRUBBED} {OURS}"
-DEAD = (
-    "UPDATE outbox SET state='dead', ended_at=$3, error=$4,"
+_DEAD = (
+    "state='dead', ended_at=$3, error=$4,"
     f" dead_at=CASE WHEN kind IN ('progress','pairing') THEN NULL ELSE CAST($3 AS FLOAT8) END, {SCRUBBED}"
 )
+DEAD = f"UPDATE outbox SET {_DEAD} {OURS}"
+DEAD_UNSENT = f"UPDATE outbox SET {_DEAD}, claim=$2 WHERE id=$1 AND state IN ('pending','sending','unknown')"
+UNKNOWN_OR_AGAIN = {
+    state: f"UPDATE outbox SET state='{state}', marked=CASE WHEN $3=1 THEN 1 ELSE marked END, look=$4, error=$5, due_at=$6,"
+    f" asked_at=NULL, instance=NULL, {FAILED}$7, {COUNTED} {OURS}"
+    for state in (OutboxState.UNKNOWN, OutboxState.PENDING)
+}
+UNDELIVERED = "state IN ('pending','unknown','dead')"  # what people may send again or drop
 SEND_AGAIN = (
     "UPDATE outbox SET state='pending', ended_at=NULL, dead_at=NULL, due_at=$2, attempts=0, error=NULL, instance=NULL,"
-    " valid_until=NULL, marked=CASE state WHEN 'unknown' THEN 1 ELSE marked END WHERE id=$1"
+    " valid_until=NULL, marked=CASE state WHEN 'unknown' THEN 1 ELSE marked END"
+    f" WHERE id=$1 AND {UNDELIVERED}"
 )
-MARK_SENT = f"UPDATE outbox SET state='sent', ended_at=$2, error=NULL, {SCRUBBED} WHERE id=$1"
+MARK_SENT = f"UPDATE outbox SET state='sent', ended_at=$2, error=NULL, {SCRUBBED} WHERE id=$1 AND state='unknown'"
 MORE = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state='pending' LIMIT 1"
 _parts = msgspec.json.Decoder(tuple[str, ...]).decode
 _bubble = msgspec.json.Decoder(Bubble).decode
@@ -258,13 +267,13 @@ def make_dead_letter(reply: Reply, now: float, error: str) -> Op[None]:
 
 def _make_dead_letter(reply: int, claim: int, now: float, error: str) -> Op[bool]:
     yield from note_try(reply, DEAD_LETTER, error, claim)
-    return bool((yield sql(f"{DEAD} {OURS}", reply, claim, now, error)))
+    return bool((yield sql(DEAD, reply, claim, now, error)))
 
 
 def end_unsent(reply: int, now: float, error: str) -> Op[None]:
     """Make a reply a dead letter, even while it is being sent: its owner revoked, or it is of no use. The claim is lost."""
     yield from note_try(reply, DEAD_LETTER, error)
-    yield sql(f"{DEAD}, claim=$2 WHERE id=$1 AND state IN ('pending','sending','unknown')", reply, None, now, error)
+    yield sql(DEAD_UNSENT, reply, None, now, error)
 
 
 def mark_unknown(reply: Reply, action: UnknownAction, now: float, error: str, *, failed: bool = True) -> Op[None]:
@@ -284,11 +293,9 @@ def _mark_unknown(reply: int, claim: int, action: UnknownAction, now: float, err
         yield sql(f"UPDATE outbox SET marked=1 {OURS}", reply, claim)  # if somebody sends it after all
         return (yield from _make_dead_letter(reply, claim, now, error))
     yield from note_try(reply, UNKNOWN, error, claim)
-    state = "unknown" if action is UnknownAction.ASK else "pending"
     moved = yield sql(
-        "UPDATE outbox SET state=$3, marked=CASE WHEN $4=1 THEN 1 ELSE marked END, look=$5, error=$6, due_at=$7, asked_at=NULL,"
-        f" instance=NULL, {FAILED}$8, {COUNTED} {OURS}",
-        reply, claim, state, int(action is UnknownAction.MARK), int(action is UnknownAction.LOOK), error, now, int(failed),
+        UNKNOWN_OR_AGAIN[OutboxState.UNKNOWN if action is UnknownAction.ASK else OutboxState.PENDING],
+        reply, claim, int(action is UnknownAction.MARK), int(action is UnknownAction.LOOK), error, now, int(failed),
     )  # fmt: skip
     return bool(moved)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from everturn.model import Bubble, Reply
+from everturn.model import OUTBOX_MOVES, Bubble, OutboxState, Reply, may_become, sources_of
 from everturn.outbox.rows.outbox import COLUMNS, bubble_of, parts_of, reply_of, written
 from everturn.outbox.rows.replies import queue_reply
 from everturn.outbox.rules import outbox_texts
@@ -23,14 +23,23 @@ ROW = "SELECT state, kind, parts, bubble FROM outbox WHERE id=$1/*lock*/"
 SAY = (
     "UPDATE outbox SET kind=$2, text=$3, due_at=$4, attempts=0, ended_at=NULL, dead_at=NULL,"
     " instance=CASE state WHEN 'sending' THEN instance ELSE NULL END,"
-    " state=CASE state WHEN 'sending' THEN 'sending' ELSE 'pending' END WHERE id=$1"
+    " state=CASE state WHEN 'sending' THEN 'sending' ELSE 'pending' END"
+    f" WHERE id=$1 AND {may_become(OUTBOX_MOVES, OutboxState.PENDING, or_is=True)}"
 )
 OTHERS = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state<>'open' AND id<>$2 LIMIT 1"
+TAKEN_FROM = sources_of(OUTBOX_MOVES, OutboxState.SENDING)
 # The claim under which this process opened the bubble goes on: what it is just sending is recorded under it.
 TAKE = (
     "UPDATE outbox SET kind='reply', text=$2, state='sending', claim=CASE WHEN state='open' AND instance=$3 THEN claim ELSE id END,"
-    " instance=$3, due_at=$4, valid_until=$5, attempts=0, ended_at=NULL, dead_at=NULL, look=0 WHERE id=$1"
+    " instance=$3, due_at=$4, valid_until=$5, attempts=0, ended_at=NULL, dead_at=NULL, look=0"
+    f" WHERE id=$1 AND {may_become(OUTBOX_MOVES, OutboxState.SENDING)}"
 )
+END_HELD = {
+    state: f"UPDATE outbox SET state='{state}', kind='reply', text=$2, ended_at=$3, dead_at=$3, instance=NULL, bubble=$4,"
+    " asked_at=NULL, error='its first part may have been sent when the gateway ended'"
+    f" WHERE id=$1 AND {may_become(OUTBOX_MOVES, state, or_is=True)}/*did*/"
+    for state in (OutboxState.UNKNOWN, OutboxState.DEAD)
+}
 
 
 def name_of(turn: int) -> Op[str]:
@@ -53,12 +62,11 @@ def queue_answer(
             begun.turn, begun.key, begun.turn, REPLY, begun.source, text, at, delivery, instance
         )
         return (yield from _named(begun.turn, reply)) if grew and delivery.streams else reply
-    state, bubble = rows[0][0], bubble_of(rows[0][3])
-    if bubble is not None and bubble.hold is not None:
-        yield from _delivery_unknown(begun.turn, text, rows[0][2], bubble, at)
+    state, parts, bubble = rows[0][0], rows[0][2], bubble_of(rows[0][3])
+    if bubble is not None and bubble.hold and (yield from _end_held(begun.turn, text, parts, bubble, at)):
         return None
     valid_until = at + delivery.valid_s if delivery.valid_s else None
-    if state == "sending" or not delivery.send_now or (yield sql(OTHERS, begun.key, begun.turn)):
+    if not delivery.send_now or state not in TAKEN_FROM or (yield sql(OTHERS, begun.key, begun.turn)):
         yield sql(SAY, begun.turn, REPLY, text, at)
         yield sql("UPDATE outbox SET valid_until=$2 WHERE id=$1", begun.turn, valid_until)
         return None
@@ -76,14 +84,13 @@ def _named(turn: int, reply: Reply | None) -> Op[Reply | None]:
     return None if reply is None else replace(reply, bubble=bubble)
 
 
-def _delivery_unknown(turn: int, text: str, parts: str, bubble: Bubble, at: float) -> Op[None]:
-    """Keep an answer whose first text may be out and must not be repeated by policy: delivery unknown, or dead letter."""
-    asks = bubble.hold == UnknownAction.ASK
-    yield sql(
-        "UPDATE outbox SET kind='reply', text=$2, state=$3, ended_at=$4, dead_at=$4, instance=NULL, bubble=$5, asked_at=NULL,"
-        " error='its first part may have been sent when the gateway ended' WHERE id=$1",
-        turn, text, "unknown" if asks else "dead", None if asks else at, written(with_resend_mark(bubble, len(parts_of(parts)))),
-    )  # fmt: skip
+def _end_held(turn: int, text: str, parts: str, bubble: Bubble, at: float) -> Op[bool]:
+    """Keep an answer whose first text may be out and must not be repeated by policy: delivery unknown, or dead letter. False
+    where this is no move of its row: its next delivery then comes to the same.
+    """
+    state = OutboxState.UNKNOWN if bubble.hold == UnknownAction.ASK else OutboxState.DEAD
+    kept = written(with_resend_mark(bubble, len(parts_of(parts))))
+    return bool((yield sql(END_HELD[state], turn, text, at if state is OutboxState.DEAD else None, kept)))
 
 
 def on_screen(turn: int | None) -> Op[str]:
@@ -105,9 +112,7 @@ def break_off(turn: int | None, text: str, at: float, shown: str = "", *, whole:
         return
     if not parts and bubble.sending is None:
         yield sql("DELETE FROM outbox WHERE id=$1", turn)  # nothing of it is out
-    elif bubble.hold is not None:
-        yield from _delivery_unknown(turn or 0, text, rows[0][2], bubble, at)
-    else:
+    elif not bubble.hold or not (yield from _end_held(turn or 0, text, rows[0][2], bubble, at)):
         yield sql(SAY, turn, REPLY if whole else BROKEN_OFF, text, at)
         if shown and shown != bubble.said:
             yield sql("UPDATE outbox SET bubble=$2 WHERE id=$1", turn, written(replace(bubble, said=shown)))
@@ -154,7 +159,7 @@ OPEN = (
 )
 OPEN_AGAIN = (
     "UPDATE outbox SET state='open', kind='reply', text='', instance=$2, ended_at=NULL, error=NULL, bubble=$3, claim=$4"
-    " WHERE id=$1"
+    f" WHERE id=$1 AND {may_become(OUTBOX_MOVES, OutboxState.OPEN, or_is=True)}"
 )
 # The lane of the outbox: what is pending for the chat leaves first, as it would before an answer that does not stream.
 EARLIER = "SELECT 1 FROM outbox WHERE key=$1 AND ended_at IS NULL AND state IN ('pending','sending') AND id<>$2 LIMIT 1"

@@ -8,7 +8,17 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from everturn.inbox.rules import OUTCOME_UNKNOWN, skipped
-from everturn.model import ACTIVE, ResumePending, RowOutcome, SessionEntry, ToolCall
+from everturn.model import (
+    ACTIVE,
+    TURN_MOVES,
+    InboxState,
+    ResumePending,
+    RowOutcome,
+    SessionEntry,
+    ToolCall,
+    TurnState,
+    may_become,
+)
 from everturn.outbox.rows.replies import Fact, fact, queue_notice
 from everturn.outbox.rows.streaming import break_off, on_screen
 from everturn.outbox.rules import outbox_texts
@@ -35,6 +45,15 @@ ADD_STOPPED = (
     " SELECT $1, $2, 'assistant', $3, t.id, t.attempt, $5, $6 FROM turn t WHERE t.id=$4"
     " ON CONFLICT (session_id, seq) DO NOTHING"
 )
+END_TURN: dict[str, str] = {
+    state: f"UPDATE turn SET state='{state}', ended_at=$2, why=$3, ended_by=$4 WHERE id=$1 AND {may_become(TURN_MOVES, state)}"
+    for state in (TurnState.FAILED, TurnState.STOPPED, TurnState.ROLLED_BACK, TurnState.SUSPENDED)
+}
+END_MESSAGES: dict[str, str] = {
+    state: f"UPDATE inbox SET state='{state}', ended_at=$3, why=$4, dead_at=$5"
+    " WHERE key=$1 AND ended_at IS NULL AND turn=$2 AND state='claimed'"
+    for state in (InboxState.WITHDRAWN, InboxState.EXPIRED, InboxState.DEAD)
+}
 NOTHING_ELSE: Mapping[str, str] = MappingProxyType({})
 _BECAUSE = {
     "/stop": "the user stopped the task",
@@ -164,25 +183,8 @@ def end_open_turn(
             ADD_STOPPED, entry.session_id, 1 + (yield from length_of(entry.session_id)), text, entry.turn, at,
             RowOutcome.STOPPED,
         )  # fmt: skip
-    yield sql(
-        "UPDATE turn SET state=$2, ended_at=$3, why=$4, ended_by=$5"
-        " WHERE id=$1 AND state IN ('running','awaiting_approval','interrupted')",
-        entry.turn,
-        state,
-        at,
-        why,
-        by,
-    )
-    yield sql(
-        "UPDATE inbox SET state=$3, ended_at=$4, why=$5, dead_at=$6"
-        " WHERE key=$1 AND ended_at IS NULL AND turn=$2 AND state='claimed'",
-        entry.key,
-        entry.turn,
-        inbox_state,
-        at,
-        why,
-        at if inbox_state == "dead" else None,
-    )
+    yield sql(END_TURN[state], entry.turn, at, why, by)
+    yield sql(END_MESSAGES[inbox_state], entry.key, entry.turn, at, why, at if inbox_state == "dead" else None)
 
 
 def _streamed_text(entry: SessionEntry, streamed: Streamed | None) -> Op[str]:

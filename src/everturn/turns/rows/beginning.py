@@ -11,7 +11,18 @@ from msgspec.structs import replace
 from everturn.inbox.rows.attachments import add_extras, attachments_of, extras_of, settled_of
 from everturn.inbox.rows.backlog import pop_takeover, take_over, undone
 from everturn.inbox.rules import ALBUM_S, NEW_MESSAGE, BusyMode, burst, quiet_at
-from everturn.model import ACTIVE, Message, ResumePending, SessionEntry, SessionSource, SettledFiles, Suspended
+from everturn.model import (
+    ACTIVE,
+    TURN_MOVES,
+    Message,
+    ResumePending,
+    SessionEntry,
+    SessionSource,
+    SettledFiles,
+    Suspended,
+    TurnState,
+    may_become,
+)
 from everturn.outbox.rows.replies import Fact, append_events, events_of, fact
 from everturn.people.rows.admission import REVOKED, revoke_denied
 from everturn.people.rules.admission import author_of, person_of
@@ -37,6 +48,11 @@ from everturn.turns.rules.recovery import is_suspect, resumes_by_itself
 ADD_TURN = (
     "INSERT INTO turn (id, key, session_id, state, attempt, instance, note, started_at, attempt_at, first_seq, called)"
     " VALUES ($1, $2, $3, 'running', 1, $4, $5, $6, $6, $7, $8)"
+)
+RESUME_TURN = (
+    "UPDATE turn SET state='running', attempt=attempt+1, instance=$2, attempt_at=$3, verdict=NULL, note=$4,"
+    " called=CASE WHEN $5=1 THEN attempt+1 ELSE called END"
+    f" WHERE id=$1 AND {may_become(TURN_MOVES, TurnState.RUNNING)} RETURNING attempt, session_id, first_seq"
 )
 TAKE_KEY = (
     "UPDATE entry SET holder=$2, turn=$3, fence=$4, seq=$5, active_at=$6, event_seq=$7, origin=$8, waiting=waiting-$9"
@@ -311,9 +327,7 @@ def _resume(entry: SessionEntry, joining: Sequence[QueuedMessage], start: Start,
     waited = yield sql("SELECT 1 FROM turn WHERE id=$1 AND state='awaiting_approval'", entry.turn)
     note = None if waited else (yield from _note(entry, start, None))  # a turn that awaited approval was not cut off
     rows = yield sql(
-        "UPDATE turn SET state='running', attempt=attempt+1, instance=$2, attempt_at=$3, verdict=NULL, note=$4,"
-        " called=CASE WHEN $5=1 THEN attempt+1 ELSE called END"
-        " WHERE id=$1 AND state IN ('interrupted','awaiting_approval') RETURNING attempt, session_id, first_seq",
+        RESUME_TURN,
         entry.turn,
         start.instance,
         start.at,

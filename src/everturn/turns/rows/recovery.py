@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from everturn.errors import Damaged
-from everturn.model import Event, ResumePending, SessionEntry, Suspended
+from everturn.model import TURN_MOVES, Event, ResumePending, SessionEntry, Suspended, has_not_ended
 from everturn.outbox.rows.replies import Fact, events_of, fact, queue_notice, report
 from everturn.outbox.rows.streaming import pause
 from everturn.outbox.rules.delivery import Delivery
@@ -40,6 +40,9 @@ DAMAGED = (
     " AND (state NOT IN ('running','awaiting_approval','interrupted') OR verdict NOT IN ('requeue','count','spare','suspend'))"
 )
 DAMAGE = "damaged"
+END_UNREAD = (
+    f"UPDATE turn SET state='suspended', ended_at=$2, why=$3, verdict=NULL WHERE id=$1 AND {has_not_ended(TURN_MOVES)}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +218,7 @@ def _end_unread(key: str, turn: int, at: float) -> Op[None]:
     """End a turn without reading its rows: what was sent stays, its tool calls get no results."""
     yield sql("DELETE FROM outbox WHERE id=$1 AND state='open'", turn)
     yield sql(CLOSE_REQUESTS, turn, at, DAMAGE)
-    yield sql("UPDATE turn SET state='suspended', ended_at=$2, why=$3, verdict=NULL WHERE id=$1", turn, at, DAMAGE)
+    yield sql(END_UNREAD, turn, at, DAMAGE)
     yield sql(
         "UPDATE inbox SET state='dead', ended_at=$3, dead_at=$3, why='suspended'"
         " WHERE key=$1 AND turn=$2 AND ended_at IS NULL AND state='claimed'",
