@@ -68,8 +68,8 @@ def test_the_home_is_what_was_given_else_the_variable_else_in_the_users_director
 
 
 def test_the_files_have_their_documented_names(home: Home) -> None:
-    files = [home.config_file, home.database, home.token_file, home.lock_file, home.demo_ledger]
-    names = ["everturn.toml", "everturn.db", "api_token", "gateway.lock", "demo-ledger.txt"]
+    files = [home.config_file, home.database, home.token_file, home.lock_file]
+    names = ["everturn.toml", "everturn.db", "api_token", "gateway.lock"]
     assert [file.name for file in files] == names
     assert {file.parent for file in files} == {home.path}
 

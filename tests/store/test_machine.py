@@ -44,7 +44,7 @@ from everturn.outbox.rows.outbox import (
 from everturn.outbox.rules.delivery import UnknownAction
 from everturn.sessions.rows.boundaries import open_calls
 from everturn.sessions.rows.compaction import Compaction, compact
-from everturn.sessions.rows.entries import clear_resume_pending, find_entry, list_entries, mark_resume_pending
+from everturn.sessions.rows.entries import find_entry, list_entries
 from everturn.sessions.rules.keys import Isolation
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.store.interface import Op, sql
@@ -104,6 +104,21 @@ class Run:
     process: StoreProcess
     written: int = 0
     call: str | None = None
+
+
+def mark(key: str, at: float) -> Op[None]:
+    """A session that was resumed or branched in the middle of a turn has a mark and no turn."""
+    yield sql(
+        "UPDATE entry SET state='resume_pending', reason='restart_timeout', marked_at=$2"
+        " WHERE key=$1 AND session_id IS NOT NULL AND state<>'suspended'",
+        key, at,
+    )  # fmt: skip
+
+
+def clear_mark(key: str) -> Op[None]:
+    yield sql(
+        "UPDATE entry SET state='active', reason=NULL, marked_at=NULL WHERE key=$1 AND state='resume_pending'", key
+    )
 
 
 USED = Usage(requests=1, input_tokens=30, output_tokens=10, cost=0.25)
@@ -308,9 +323,9 @@ class Machine(RuleBasedStateMachine):
     def an_entry_is_marked(self, chat: str, what: str) -> None:
         key, now = key_of(chat), self.at(chat).now
         if what == "mark":
-            self.twice(mark_resume_pending, key, now)
+            self.twice(mark, key, now)
         elif what == "clear":
-            self.both(clear_resume_pending, key)
+            self.both(clear_mark, key)
         elif what == "suspend":
             self.twice(suspend_session, key, now)
         elif what in set(BusyMode):

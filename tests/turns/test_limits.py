@@ -6,8 +6,9 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.lifecycle.settings import Settings
 from everturn.model import ResumePending, Usage
 from everturn.testing import FakePlatform, ManualClock, World
-from everturn.turns.rows.spending import spent_on, usage_of_session
+from everturn.turns.rows.spending import usage_of_session
 from everturn.turns.rules.spending import EVERYBODY, SpendingLimits, day_of
+from tests.contracts.store import select
 from tests.scenes import entry_of, restarted, said_in, session_of, told, until_ended
 from tests.waiting import within
 
@@ -69,7 +70,8 @@ async def test_a_crash_loop_stays_within_the_limit(store_url: str) -> None:
             await agent.called(process)
             await restarted(world)
         await told(platform, "one", "everybody's limit of 350 tokens a day is reached")
-        assert await world.store.read(spent_on, EVERYBODY, day_of(clock.now())) == (300, 0.0)
+        spent = "SELECT tokens, cost FROM spending WHERE spender=$1 AND day=$2"
+        assert await world.store.read(select, spent, EVERYBODY, day_of(clock.now())) == [(300, 0.0)]
     assert agent.calls == 3
 
 

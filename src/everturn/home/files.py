@@ -21,7 +21,6 @@ from everturn.home.rules import HEAD_BYTES, Upload, content_id, is_from_content,
 
 MEGABYTE = 1024 * 1024
 DRAFT = ".draft"
-PIECE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +66,6 @@ class Media:
         finally:
             self._writing.pop(draft.name, None)
         return SavedFile(upload, written.size, sniffed(written.head))
-
-    async def keep_copy(self, name: str, path: Path) -> SavedFile:
-        """Keep a copy of a file, under an id made from its bytes."""
-        return await self.keep(name, _pieces(path), by_content=True)
 
     def remove(self, upload: Upload) -> None:
         """Delete a file."""
@@ -185,9 +180,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0  # it was removed meanwhile
-
-
-async def _pieces(path: Path) -> AsyncIterator[bytes]:
-    with path.open("rb") as file:
-        while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
-            yield piece

@@ -63,7 +63,6 @@ class Home:
         self.lock_file = self.path / "gateway.lock"
         self.supervisor_file = self.path / "supervisor.lock"
         self.files = self.path / "files"
-        self.demo_ledger = self.path / "demo-ledger.txt"
 
     @classmethod
     def find(cls, given: Path | None, env: Mapping[str, str]) -> Self:

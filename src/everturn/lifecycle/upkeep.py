@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from everturn.commands.rows.commands import expire_unknown_deliveries
 from everturn.errors import InstanceClosed
 from everturn.home.files import Media
@@ -22,7 +20,6 @@ from everturn.sessions.rules.reset_policy import expired_by
 from everturn.store.interface import Store
 from everturn.turns.recovery import Recovery
 
-log = structlog.get_logger()
 PAGE = 500
 FIRST_LOOK_S = 60.0
 

@@ -393,6 +393,7 @@ class PostgresTexts(dict[str, str]):
     def __missing__(self, text: str) -> str:
         if len(self) >= KEPT_TEXTS:
             self.clear()
+        # No statement skips locked rows yet: several processes that claim work from one PostgreSQL at once will.
         native = text.replace("/*lock*/", " FOR UPDATE").replace("/*skip*/", " FOR UPDATE SKIP LOCKED")
         native = native.replace("/*did*/", " RETURNING 1")
         self[text] = native

@@ -10,7 +10,6 @@ from everturn.agent.rules.outcomes import (
     Move,
     Tries,
     next_move,
-    outcome_table,
     wait_before,
 )
 from tests.house import ROOT
@@ -33,6 +32,16 @@ NEVER = (
     CallOutcome.LENGTH,
 )
 NO_OTHER = (CallOutcome.ANSWERED, CallOutcome.LENGTH, CallOutcome.REFUSED, CallOutcome.UNKNOWN)
+
+
+def outcome_table() -> str:
+    """The table of outcomes in Markdown, as the documents show it."""
+    head = "| outcome | it means | asked again | fallback model | at last |\n|---|---|---|---|---|\n"
+    rows = (
+        f"| `{kind}` | {each.means} | {each.again} | {'yes' if each.other else 'no'} | {each.last} |"
+        for kind, each in OUTCOMES.items()
+    )
+    return head + "\n".join(rows) + "\n"
 
 
 def test_every_kind_has_its_row() -> None:

@@ -1,6 +1,5 @@
 """What a key points at: stored and read back, marked, suspended, reset, switched; and which session a message goes to."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +10,9 @@ from everturn.commands.rows.sessions import switch_session
 from everturn.lifecycle.rows import expire, idle_entries
 from everturn.model import ACTIVE, ResumePending, SessionSource, State, Suspended
 from everturn.sessions.rows.entries import (
-    clear_resume_pending,
     find_entry,
     list_entries,
     lock_entry,
-    mark_resume_pending,
     state_columns,
     write_source,
 )
@@ -139,40 +136,19 @@ async def test_a_row_with_the_marks_of_both_states_is_suspended(process: StorePr
     """One value cannot be both; what is left of the other mark does not count."""
     first = await process.talk()
     await process.plant("UPDATE entry SET state='suspended', reason='restart_timeout', marked_at=5")
-    assert await process.store.run(mark_resume_pending, key_of(), process.now) is False
     assert (await process.talk("again")).session_id != first.session_id
     assert (await process.entry()).auto_reset_reason == "suspended"
 
 
-# -- mark and clear ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_mark_means_restart_timeout_unless_it_says_why(process: StoreProcess) -> None:
-    await process.talk()
-    assert await process.twice(mark_resume_pending, key_of(), process.now) is True
-    assert (await process.entry()).state == ResumePending("restart_timeout", process.now)
-    assert await process.twice(mark_resume_pending, key_of(), process.now + 5, "shutdown_timeout") is True
-    assert (await process.entry()).state == ResumePending("shutdown_timeout", process.now + 5)
-
-
-async def test_a_key_without_a_session_cannot_be_marked(process: StoreProcess) -> None:
-    await process.accept()
-    assert await process.unchanged(mark_resume_pending, key_of("nobody"), process.now) is False
-    assert await process.unchanged(mark_resume_pending, key_of(), process.now) is False
-
-
-async def test_a_suspended_session_cannot_be_marked(process: StoreProcess) -> None:
-    await process.talk()
-    assert await process.twice(suspend_session, key_of(), process.now) is True
-    assert await process.unchanged(mark_resume_pending, key_of(), process.now) is False
+# -- marks ------------------------------------------------------------------------------------------------------------
 
 
 async def test_marks_do_not_move_the_users_clock(process: StoreProcess) -> None:
-    await process.talk()
+    await process.called()
     at = process.now
     process.clock.advance(HOUR)
-    await process.store.run(mark_resume_pending, key_of(), process.now)
-    await process.store.run(clear_resume_pending, key_of())
+    await process.die()
+    assert isinstance((await process.entry()).state, ResumePending)
     await process.store.run(suspend_session, key_of(), process.now)
     assert (await process.entry()).active_at == at
 
@@ -180,24 +156,9 @@ async def test_marks_do_not_move_the_users_clock(process: StoreProcess) -> None:
 async def test_a_mark_survives_reopening(store_url: str) -> None:
     async with living(store_url) as process:
         await process.talk()
-        await process.store.run(mark_resume_pending, key_of(), process.now, "shutdown_timeout")
+        await put_state(process, ResumePending("shutdown_timeout", process.now))
     async with living(store_url) as process:
         assert (await process.entry()).state == ResumePending("shutdown_timeout", process.now)
-
-
-async def test_clearing_takes_all_of_the_mark_away_once(process: StoreProcess) -> None:
-    await process.talk()
-    await process.store.run(mark_resume_pending, key_of(), process.now)
-    assert await process.store.run(clear_resume_pending, key_of()) is True
-    assert await process.look("SELECT state, reason, marked_at FROM entry") == [("active", None, None)]
-    assert await process.unchanged(clear_resume_pending, key_of()) is False
-    assert await process.unchanged(clear_resume_pending, key_of("nobody")) is False
-
-
-async def test_clearing_leaves_a_suspension(process: StoreProcess) -> None:
-    await process.talk()
-    await process.store.run(suspend_session, key_of(), process.now)
-    assert await process.unchanged(clear_resume_pending, key_of()) is False
 
 
 # -- suspend ----------------------------------------------------------------------------------------------------------
@@ -365,7 +326,7 @@ async def test_the_precedence_of_promise_10(process: StoreProcess, begins: str) 
 async def test_reading_clears_nothing(process: StoreProcess) -> None:
     """The mark is there until a successful turn; beginning one is not enough."""
     await process.talk()
-    await process.store.run(mark_resume_pending, key_of(), process.now)
+    await put_state(process, ResumePending("restart_timeout", process.now))
     await process.begun("next")
     assert (await process.entry()).state == ResumePending("restart_timeout", process.now)
     assert (await process.entry()).auto_reset_reason is None
@@ -465,16 +426,6 @@ async def test_a_named_zone_decides_when_a_day_ends(process: StoreProcess) -> No
 
 
 # -- many at once -----------------------------------------------------------------------------------------------------
-
-
-async def test_marks_of_many_callers_leave_one_of_them(process: StoreProcess) -> None:
-    await process.talk()
-    marks = [process.store.run(mark_resume_pending, key_of(), process.now + n, f"reason {n}") for n in range(20)]
-    assert all(await asyncio.gather(*marks))
-    state = (await process.entry()).state
-    assert isinstance(state, ResumePending)
-    assert state.marked_at is not None
-    assert state.reason == f"reason {state.marked_at - process.now:.0f}"
 
 
 async def test_entries_are_listed_in_pages(process: StoreProcess) -> None:

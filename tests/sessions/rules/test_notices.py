@@ -29,13 +29,11 @@ EVERY_TEXT = [
         for state in ("active", "suspended")
         for running in (True, False)
     ),
-    notices.moved(),
     notices.back(),
     *(notices.queued_limit(limit) for limit in (1, 50)),
     notices.too_long(4000),
     notices.unknown_command("dance", None),
     notices.unknown_command("hlep", "help"),
-    notices.help_text(COMMANDS),
 ]
 
 
@@ -121,12 +119,6 @@ def test_the_reason_of_a_failure_is_repeated() -> None:
 
 def test_we_are_back() -> None:
     assert "I'm back" in notices.back()
-
-
-def test_help_has_a_line_for_each_command() -> None:
-    assert [line.split(":")[0] for line in notices.help_text(COMMANDS).splitlines()] == [
-        f"/{name}" for name in COMMANDS
-    ]
 
 
 def test_the_list_of_earlier_conversations_shows_how_to_take_one() -> None:

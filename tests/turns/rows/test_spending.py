@@ -7,12 +7,13 @@ import pytest
 
 from everturn.errors import FenceLost, Spent
 from everturn.model import Message, ResumePending, Usage
-from everturn.turns.rows.spending import Plan, last_turn, spent_on, usage_of_session, usage_of_turn
+from everturn.turns.rows.spending import Plan, last_turn, usage_of_session, usage_of_turn
 from everturn.turns.rows.turn_values import StartedTurn
 from everturn.turns.rows.turns import calling, calling_with_plan, failed_call, finish, step
 from everturn.turns.rules.spending import EVERYBODY, SpendingLimits, day_of
 from tests.contracts.store import StoreProcess, broken, living, response
 
+SPENT = "SELECT tokens, cost FROM spending WHERE spender=$1 AND day=$2"
 ANN = "person:fake:ann"
 MANY = SpendingLimits(turn_tokens=1000, person_tokens_day=1000, total_tokens_day=1000)
 USED = Usage(requests=1, input_tokens=30, output_tokens=10, cost=0.25)
@@ -38,7 +39,8 @@ def plan(process: StoreProcess, tokens: int = 100, limits: SpendingLimits = MANY
 
 
 async def spent(process: StoreProcess, spender: str = ANN) -> tuple[int, float]:
-    return await process.store.read(spent_on, spender, day_of(process.now))
+    rows = await process.look(SPENT, spender, day_of(process.now))
+    return (rows[0][0], rows[0][1]) if rows else (0, 0.0)
 
 
 async def answered(process: StoreProcess, begun: StartedTurn, usage: Usage = USED) -> None:

@@ -26,16 +26,13 @@ REQUEUE, COUNT, SPARE, SUSPEND = (
 NOW = 1_760_000_000.0
 
 
-def cut(turn: int, ends: int = 0, *, called: bool = True, proven: bool = False, suspended: bool = False) -> CutOff:
+def cut(turn: int, ends: int = 0, *, called: bool = True, proven: bool = False) -> CutOff:
     return CutOff(
         turn=turn,
         key=f"k{turn}",
         unclean_ends=ends,
         called=called,
         proven=proven,
-        attempt=ends + 1,
-        progressed=proven,
-        suspended=suspended,
     )
 
 
@@ -56,8 +53,6 @@ def cut(turn: int, ends: int = 0, *, called: bool = True, proven: bool = False, 
         ([cut(1, 2, proven=True), cut(2, 2, proven=True), cut(3, 1)], [SPARE, SPARE, COUNT]),
         ([cut(1, 2), cut(2, 0), cut(3, 1)], [SUSPEND, COUNT, COUNT]),
         ([cut(1, 2, proven=True), cut(2, 2, called=False)], [SUSPEND, REQUEUE]),
-        ([cut(1, 2, suspended=True), cut(2, 2, proven=True)], [SUSPEND, SUSPEND]),
-        ([cut(1, 0, suspended=True)], [SUSPEND]),
     ],
 )
 def test_each_mix_of_turns_has_its_verdicts(turns: list[CutOff], verdicts: list[RecoveryVerdict]) -> None:

@@ -99,11 +99,6 @@ def waiting(kind: CallOutcome, wait_s: float, failed: int, limit: int) -> str:
     return f"{why}. I'll try again in about {_about(wait_s)} (try {failed + 1} of {limit + 1})."
 
 
-def other_model(model: str) -> str:
-    """The notice for the user when a fallback model is asked."""
-    return f"The model does not answer; I'm asking {clean_text(model, 80)} instead."
-
-
 def too_many_steps(limit: int) -> str:
     """The answer of a turn that reached its limit of steps."""
     return (

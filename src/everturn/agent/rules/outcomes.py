@@ -141,16 +141,6 @@ def wait_before(
     return min(longest_s, full * (0.5 + chance / 2))
 
 
-def outcome_table() -> str:
-    """The table of outcomes in Markdown, as the documents show it."""
-    head = "| outcome | it means | asked again | fallback model | at last |\n|---|---|---|---|---|\n"
-    rows = (
-        f"| `{kind}` | {each.means} | {each.again} | {'yes' if each.other else 'no'} | {each.last} |"
-        for kind, each in OUTCOMES.items()
-    )
-    return head + "\n".join(rows) + "\n"
-
-
 # The provider of a model: a key goes to its own provider only, or to the address that was set together with the key.
 
 

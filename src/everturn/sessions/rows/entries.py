@@ -17,7 +17,6 @@ from everturn.model import (
     State,
     Suspended,
     ToolCall,
-    TurnState,
 )
 from everturn.store.interface import Op, Row, Statement, sql
 from everturn.turns.rows.turn_values import StartedTurn
@@ -115,28 +114,6 @@ def lock_or_make_entry(key: str, source: str, at: float) -> Op[SessionEntry]:
     return cast("SessionEntry", (yield from lock_entry(key)))
 
 
-def mark_resume_pending(key: str, at: float, reason: str = "restart_timeout") -> Op[bool]:
-    """Mark a session resume_pending. False for an unknown or suspended key; marking again refreshes the time."""
-    rows = yield sql(
-        "UPDATE entry SET state='resume_pending', reason=$2, marked_at=$3"
-        " WHERE key=$1 AND session_id IS NOT NULL AND state<>'suspended' RETURNING key",
-        key,
-        reason,
-        at,
-    )
-    return bool(rows)
-
-
-def clear_resume_pending(key: str) -> Op[bool]:
-    """Clear resume_pending; True only if it was set."""
-    rows = yield sql(
-        "UPDATE entry SET state='active', reason=NULL, marked_at=NULL"
-        " WHERE key=$1 AND state='resume_pending' RETURNING key",
-        key,
-    )
-    return bool(rows)
-
-
 def find_entry(key: str) -> Op[SessionEntry | None]:
     """The key's entry, read without a lock."""
     rows = yield sql(f"SELECT {COLUMNS} FROM entry WHERE key=$1", key)
@@ -195,9 +172,6 @@ def state_columns(state: State) -> tuple[str, str | None, float | None]:
             return "suspended", reason, marked_at
         case _:
             return "active", None, None
-
-
-OPEN_TURNS = (TurnState.RUNNING, TurnState.AWAITING_APPROVAL, TurnState.INTERRUPTED)
 
 
 # Transcript rows: storing and reading them.

@@ -125,11 +125,6 @@ def earlier(sessions: Mapping[str, str]) -> str:
     return f"Earlier conversations:\n{listed}\nSend /resume {next(iter(sessions))} to resume the first of them."
 
 
-def moved() -> str:
-    """For a chat whose conversation was resumed in another one."""
-    return "This conversation was resumed in another chat. The next message here starts a fresh one."
-
-
 def back() -> str:
     """For the chat that asked for a restart."""
     return "I'm back: the restart is done."
@@ -153,11 +148,6 @@ def unknown_command(name: str, nearest: str | None) -> str:
     """For a command that does not exist. The sender's own word is repeated without its slash."""
     hint = f" Did you mean /{nearest}?" if nearest else ""
     return f"There is no command named '{name[:40]}'.{hint} Send /help to list them."
-
-
-def help_text(commands: Mapping[str, str]) -> str:
-    """The answer to /help."""
-    return "\n".join(f"/{name}: {line}" for name, line in commands.items())
 
 
 def _messages(count: int, kind: str = "") -> str:

@@ -77,8 +77,6 @@ def judge(instance: int, stuck_after: int) -> Op[list[tuple[int, str, RecoveryVe
             unclean_ends=row[2],
             called=row[3] == row[5] or row[7] > 0,
             proven=row[4] == row[5],
-            attempt=row[5],
-            progressed=row[7] > 0,
         )
         for row in rows
     ]

@@ -188,12 +188,6 @@ def last_turn(session_id: str) -> Op[int | None]:
     return int(rows[0][0]) if rows else None
 
 
-def spent_on(spender: str, day: str) -> Op[tuple[int, float]]:
-    """What was counted for a person, or for everybody, on a day: tokens and costs."""
-    rows = yield sql("SELECT tokens, cost FROM spending WHERE spender=$1 AND day=$2", spender, day)
-    return (rows[0][0], rows[0][1]) if rows else (0, 0.0)
-
-
 def _sum(one: Usage, other: Usage) -> Usage:
     costs = [each.cost for each in (one, other) if each.cost is not None]
     return Usage(

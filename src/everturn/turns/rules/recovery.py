@@ -18,9 +18,6 @@ class CutOff:
     unclean_ends: int
     called: bool  # a model call or an effect was begun, or code that is not ours was given control
     proven: bool  # it committed a step, or survived the crash loop delay, since it was a suspect
-    attempt: int
-    progressed: bool  # it committed a step in this attempt
-    suspended: bool = False  # its session is suspended already and stays so
 
 
 class RecoveryVerdict(StrEnum):
@@ -34,7 +31,7 @@ class RecoveryVerdict(StrEnum):
 
 def blame(turns: Sequence[CutOff], stuck_after: int) -> dict[int, RecoveryVerdict]:
     """Judge the turns that were running when one instance died: only the culprit is suspended."""
-    suspects = [turn for turn in turns if turn.called and not turn.suspended and _suspected(turn, stuck_after)]
+    suspects = [turn for turn in turns if turn.called and _suspected(turn, stuck_after)]
     unproven = [turn for turn in suspects if not turn.proven]
     # Several proven ones and no other: nobody can say which it was. The crash loop delay runs them one at a time later.
     culprits = unproven or (suspects if len(suspects) == 1 else [])
@@ -46,7 +43,7 @@ def blame(turns: Sequence[CutOff], stuck_after: int) -> dict[int, RecoveryVerdic
 def _verdict(turn: CutOff, guilty: set[int], suspected: set[int]) -> RecoveryVerdict:
     if not turn.called:
         return RecoveryVerdict.REQUEUE
-    if turn.suspended or turn.turn in guilty:
+    if turn.turn in guilty:
         return RecoveryVerdict.SUSPEND
     return RecoveryVerdict.SPARE if turn.turn in suspected else RecoveryVerdict.COUNT
 

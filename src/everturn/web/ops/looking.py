@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -44,7 +44,6 @@ QUERY_CHARS = 200
 GATEWAY = ("version", "pid", "url", "started_at", "state", "trouble")
 SESSION_STATES = ("active", "resume_pending", "suspended", "all")
 Platforms = Callable[[], Mapping[tuple[str, str], Json]]
-T = TypeVar("T", bound=str)
 
 
 class OpsReadEndpoints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from starlette.types import Send
 
@@ -51,7 +51,6 @@ class Stream:
 # Follows a request to its end. The store has its state; the hub only signals changes, and has the text that streams.
 
 
-T = TypeVar("T")
 Ended = FinishedAnswer | CompletionError
 
 

@@ -20,14 +20,6 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _UNSUPPORTED_PARTS = frozenset({"image_url", "input_image", "input_audio", "file", "input_file", "video_url"})
 _NOT_ASKED = frozenset({"stream", "stream_options"})  # how the answer is sent, not what is requested
 
-# Accepted and ignored: the owner's settings of the agent decide.
-IGNORED = (
-    "temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "seed", "max_tokens",
-    "max_completion_tokens", "max_output_tokens", "max_tool_calls", "parallel_tool_calls", "reasoning",
-    "reasoning_effort", "verbosity", "service_tier", "prediction", "truncation", "include", "prompt_cache_key",
-    "safety_identifier",
-)  # fmt: skip
-
 
 class MalformedRequest(ValueError):
     """The request is invalid; the text tells its sender what to change, `param` where."""

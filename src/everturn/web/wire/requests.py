@@ -33,11 +33,6 @@ def headers(*, secure: bool) -> list[tuple[str, str]]:
     return [*ALWAYS, HTTPS_ONLY] if secure else list(ALWAYS)
 
 
-def as_bytes(pairs: list[tuple[str, str]]) -> tuple[Header, ...]:
-    """Return the headers as bytes."""
-    return tuple((name.encode(), value.encode()) for name, value in pairs)
-
-
 # Reads a request's query and headers. Raises BadRequest with the name of what is invalid.
 
 

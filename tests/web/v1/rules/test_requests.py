@@ -7,7 +7,6 @@ import pytest
 
 from everturn.model import Message, ToolCall
 from everturn.web.v1.rules import (
-    IGNORED,
     REFUSED,
     MalformedRequest,
     fingerprint,
@@ -165,6 +164,14 @@ def test_asking_for_what_happens_anyway_is_fine() -> None:
     fine = {"n": 1, "logprobs": False, "stop": None, "response_format": {"type": "text"}, "tool_choice": "auto"}
     assert read_chat(chat(**fine, temperature=0.5, an_unknown_one=1)).model == "main"
     assert read_response(response(text={"format": {"type": "text"}}, background=False)).model == "main"
+
+
+IGNORED = (  # the owner's settings of the agent decide
+    "temperature", "top_p", "presence_penalty", "frequency_penalty", "logit_bias", "seed", "max_tokens",
+    "max_completion_tokens", "max_output_tokens", "max_tool_calls", "parallel_tool_calls", "reasoning",
+    "reasoning_effort", "verbosity", "service_tier", "prediction", "truncation", "include", "prompt_cache_key",
+    "safety_identifier",
+)  # fmt: skip
 
 
 def test_every_parameter_that_is_not_honoured_is_documented() -> None:
