@@ -7,15 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.model import ACTIVE, ResumePending, SessionEntry, SessionSource, State, Suspended
-from everturn.sessions.rules.reset_policy import (
-    ResetDecision,
-    ResetPolicy,
-    choose,
+from everturn.sessions.rules.foreign_entries import (
     entries_from_mapping,
     entry_from_mapping,
     entry_to_mapping,
     mark_recently_active,
 )
+from everturn.sessions.rules.reset_policy import ResetDecision, ResetPolicy, choose
 from tests.sessions.rules.examples import FEW_AND_MANY
 
 KEY = "agent:main:telegram:dm:7"
