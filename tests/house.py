@@ -245,6 +245,88 @@ def shared_class_names(sources: Iterable[Source]) -> list[str]:
     return [f"{name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
 
 
+@dataclass(frozen=True)
+class Defined:
+    """What a file of the package defines: at the top of a module by its full name, or a method by its own."""
+
+    where: str
+    name: str = ""
+    method: str = ""
+    in_itself: int = 0
+
+
+def dead_names(sources: Iterable[Source]) -> list[str]:
+    """What the package defines and nothing names, or only itself. What has a decorator is registered by it, and a method of a
+    class with a base of another package is called from there.
+    """
+    named: set[str] = set()
+    read: Counter[str] = Counter()
+    defined: list[Defined] = []
+    for source in sources:
+        module, local = module_of(source.path), imports_of(source)
+        attributes = [node for node in source.all(ast.Attribute) if isinstance(node.ctx, ast.Load)]
+        read.update(node.attr for node in attributes)
+        named |= {*local.values(), *(f"{local.get(dotted(node.value))}.{node.attr}" for node in attributes)}
+        inside = names_read(source.tree)
+        for node in source.tree.body:
+            own = names_read(node)
+            named |= {f"{module}.{name}" for name in names_of(node) if inside[name] > own[name]}
+            if source.path.startswith("src/"):
+                defined += [Defined(source.at(node, name), f"{module}.{name}") for name in names_of(node)]
+                defined += methods_of(source, node, local) if isinstance(node, ast.ClassDef) else []
+    return [
+        f"{each.where} is named nowhere"
+        for each in defined
+        if (read[each.method] <= each.in_itself if each.method else each.name not in named)
+    ]
+
+
+def module_of(path: str) -> str:
+    return path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imports_of(source: Source) -> dict[str, str]:
+    """What each imported name of a file stands for."""
+    whole = [name for node in source.all(ast.Import) for name in node.names]
+    direct = {name.name.partition(".")[0]: name.name.partition(".")[0] for name in whole if not name.asname}
+    direct |= {name.asname or name.name: name.name for name in whole}
+    named = [(name, node.module) for node in source.all(ast.ImportFrom) for name in node.names]
+    return direct | {name.asname or name.name: f"{module}.{name.name}" for name, module in named}
+
+
+def names_read(node: ast.AST) -> Counter[str]:
+    """How often each plain name is read."""
+    return Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    """The names that a statement at the top of a module defines, but for what a decorator registers."""
+    if isinstance(node, Function | ast.ClassDef):
+        found = [] if isinstance(node, Function) and node.decorator_list else [node.name]
+    else:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        found = [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+    return [name for name in found if not name.startswith("__")]
+
+
+def methods_of(source: Source, node: ast.ClassDef, local: dict[str, str]) -> list[Defined]:
+    """The methods of a class that only the package can call."""
+    bases = [local.get(dotted(base).partition(".")[0], "everturn").partition(".")[0] for base in node.bases]
+    if not {"everturn", "typing", "enum", "msgspec"}.issuperset(bases):
+        return []
+    methods = [each for each in node.body if isinstance(each, Function) and not each.name.startswith("__")]
+    return [
+        Defined(
+            source.at(method, f"{node.name}.{method.name}"),
+            method=method.name,
+            in_itself=sum(isinstance(each, ast.Attribute) and each.attr == method.name for each in ast.walk(method)),
+        )
+        for method in methods
+    ]
+
+
 def private_uses(source: Source) -> list[str]:
     """Private names of others: `thing._name` unless it is the class's own, and `from x import _name`."""
     found = [source.at(node, f"uses {node.attr}") for node in source.all(ast.Attribute) if is_foreign_private(node)]

@@ -34,6 +34,13 @@ CHANCE = {
     "tests/synapse/server.py": "the homeserver's key and its secret: whoever knew them could write to it",
     "tests/torture/__main__.py": "draws seeds, and prints how to repeat each",
 }
+# Files of the package with names that only others use, each with the reason.
+NAMED_ELSEWHERE = {
+    "src/everturn/points.py": "tests of crashes die at the points",
+    "src/everturn/sessions/rules/foreign_entries.py": "the import command will use it",
+    "src/everturn/store/sqlite.py": "tests and benchmarks count commits",
+    "src/everturn/testing/": "for those who write adapters and agents",
+}
 # Where the vocabulary holds, and what is history.
 SPOKEN = ("src/", "docs/", "examples/", "README.md", "CONTRIBUTING.md", "AGENTS.md", "everturn.toml.example")
 HISTORY = ("src/everturn/store/schema/", "docs/decisions/")
@@ -75,6 +82,26 @@ def test_every_class_of_the_package_has_a_name_of_its_own() -> None:
 def test_a_class_name_that_two_modules_use_is_seen() -> None:
     one, other = Source("a.py", "class Asked: ...\n"), Source("b.py", "class Own: ...\n\n\nclass Asked: ...\n")
     assert house.shared_class_names([one, other]) == ["Asked: a.py:1, b.py:4"]
+
+
+def test_nothing_in_the_package_is_dead() -> None:
+    found = house.dead_names(house.sources("src", "scripts"))
+    assert [line for line in found if not line.startswith(tuple(NAMED_ELSEWHERE))] == []
+    assert [path for path in NAMED_ELSEWHERE if not any(line.startswith(path) for line in found)] == []
+
+
+def test_a_name_that_nothing_uses_is_seen() -> None:
+    one = Source(
+        "src/one.py",
+        "import other.hooks\nUSED = 1\nclass Kept:\n    def done(self): return self.done()\n    def does(self): return USED\n"
+        "class Hooks(other.hooks.Base):\n    def called(self): ...\ndef dead(): return dead()\n@register\ndef known(): ...\n",
+    )
+    two = Source("src/two.py", "from one import Kept as It\nimport one\nLEFT = It().does(), one.Hooks\n")
+    assert house.dead_names([one, two]) == [
+        "src/one.py:4 Kept.done is named nowhere",
+        "src/one.py:8 dead is named nowhere",
+        "src/two.py:3 LEFT is named nowhere",
+    ]
 
 
 def test_nothing_that_people_read_uses_a_banned_word() -> None:
