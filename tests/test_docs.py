@@ -9,12 +9,16 @@ from everturn.settings.config import read_config
 from tests.house import ROOT, project_files, sources
 
 PAGES = [path for path in project_files() if path.endswith(".md")]
-DECISIONS = [path for path in PAGES if path.startswith("docs/decisions/")]
+DECISION_INDEX = "docs/decisions/README.md"
+DECISIONS = [path for path in PAGES if path.startswith("docs/decisions/") and path != DECISION_INDEX]
+DECISION_ROW = re.compile(r"^\| (\d{4}) \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+STATUS = re.compile(r"^Status: (accepted|rejected|superseded by \[ADR \d+\])(?![\w-])", re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MAKE = re.compile(r"`make ([a-z-]+)|^\s*make ([a-z-]+)", re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 SETTINGS = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+NAMED_DECISION = re.compile(r"\bADR (\d+)\b|decisions/(\d{4})")
 CLAIMS_PAGE = "docs/concepts/claims.md"
 CLAIM_ROW = re.compile(r"^\| (D\d\.\d+|Trap \d+) \|", re.MULTILINE)
 CLAIM_IN_NAME = re.compile(r"_d\d_\d+|_trap_\d+")
@@ -80,9 +84,47 @@ def test_a_decision_has_its_four_sections(page: str) -> None:
     assert sections == ["Context", "Decision", "Consequences", "Rejected"]
 
 
-def test_decisions_are_numbered_without_gaps() -> None:
-    numbers = [Path(page).name[:4] for page in DECISIONS]
-    assert numbers == [f"{number:04}" for number in range(1, len(DECISIONS) + 1)]
+@pytest.mark.parametrize("page", DECISIONS)
+def test_a_decision_has_a_status(page: str) -> None:
+    assert len(STATUS.findall(read(page))) == 1
+
+
+def test_the_index_of_decisions_has_every_number_once() -> None:
+    numbers = [number for number, *_ in DECISION_ROW.findall(read(DECISION_INDEX))]
+    assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]
+
+
+def test_the_index_of_decisions_has_every_page_with_its_title_and_status() -> None:
+    listed = {number: (title, status) for number, title, status, _ in DECISION_ROW.findall(read(DECISION_INDEX))}
+    wrong = [page for page in DECISIONS if not _is_listed(page, *listed.pop(Path(page).name[:4]))]
+    assert wrong == []
+    assert [number for number, (_, status) in listed.items() if not status.startswith("moved to [concepts/")] == []
+
+
+def _is_listed(page: str, title: str, status: str) -> bool:
+    text = read(page)
+    said = STATUS.findall(text)[0].split(" [")[0]
+    return title == f"[{text.splitlines()[0][7:]}]({Path(page).name})" and status.startswith(said)
+
+
+def test_a_page_that_a_decision_moved_to_names_its_number() -> None:
+    """So that a number in an old commit or a comment leads somewhere."""
+    moved = [
+        (number, links(status))
+        for number, _, status, _ in DECISION_ROW.findall(read(DECISION_INDEX))
+        if "moved to" in status
+    ]
+    assert moved
+    unnamed = [
+        number for number, [page] in moved if not re.search(rf"\bADR {int(number)}\b", read(f"docs/decisions/{page}"))
+    ]
+    assert unnamed == []
+
+
+def test_every_decision_that_is_named_is_in_the_index() -> None:
+    known = {int(number) for number, *_ in DECISION_ROW.findall(read(DECISION_INDEX))}
+    named = {int(number) for page in PAGES for pair in NAMED_DECISION.findall(read(page)) for number in pair if number}
+    assert named - known == set()
 
 
 def test_each_decision_is_titled_with_its_number() -> None:
