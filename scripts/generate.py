@@ -1,10 +1,12 @@
 """Writes the files that are made from the code. `python scripts/generate.py [--check]`; a test compares them, too.
 
-To add one: write a function that returns its text, and name it in GENERATORS.
+To add one: write a function that returns its text, and name it in GENERATORS. The walk in docs/architecture.md is measured:
+scripts/walk.py writes it, and tests/test_walk.py, which walks anyway, compares it.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
@@ -473,6 +475,8 @@ def main(arguments: list[str]) -> int:
         if "--check" not in arguments:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
+    if "--check" not in arguments:
+        subprocess.run([sys.executable, ROOT / "scripts" / "walk.py", "--page"], check=True)
     return 1 if differs and "--check" in arguments else 0
 
 
