@@ -136,13 +136,13 @@ LIFECYCLE_HEAD = """\
 <!-- Made by scripts/generate.py from src/everturn/model.py. Change that, then run `make docs`. -->
 # The states of a message, a turn and a reply
 
-Every message in, every step of a turn and every reply out is a row. Each row is in one state, and moves only along the
-arrows below: the tables of moves in `src/everturn/model.py` are what the code and these pictures are made from. A row
-without a way out has ended; `everturn explain MESSAGE-ID` shows the timeline of one message, with times and reasons.
+Every message in, every turn and every reply out is a row in the database. A row is in one state at a time, and moves only
+along the arrows below. The pictures are made from the tables of moves in `src/everturn/model.py`; tests hold every operation to them. A
+state without an arrow out of it is an end.
 
-An exit of the process loses none of these rows. What it does to each of them is in
-[the architecture](../architecture.md); why nothing is lost at any line, in
-[write, act, write](../decisions/0004-write-act-write.md).
+The process may exit at any time; these rows stay. [The architecture](../architecture.md#the-picture) says what the next process
+does with each of them, and [write, act, write](../decisions/0004-write-act-write.md) why nothing is lost in between.
+`everturn explain MESSAGE-ID` shows the timeline of one message, with times and reasons. Terms are in [the glossary](glossary.md).
 """
 METRICS_HEAD = """\
 <!-- Made by scripts/generate.py from src/everturn/telemetry/meters.py. Change that, then run `make docs`. -->
@@ -172,9 +172,9 @@ class Lifecycle:
 LIFECYCLES = (
     Lifecycle(
         "A message",
-        "A message is acknowledged when its row is committed. It begins as claimed when its lane was idle (the turn begins"
-        " with the same commit), as dead when it could not be accepted and its sender got a notice. Commands are rows like"
-        " messages: they are queued until they are applied, which is one commit, too.",
+        "The gateway acknowledges a message when its row is committed. Usually it begins as `queued`. It begins as `claimed`"
+        " when its lane is idle: the turn then begins with the same commit. It begins as `dead` when it cannot be accepted;"
+        " its sender gets a notice. A command is a row like a message: it is `queued` until one commit applies and ends it.",
         (InboxState.QUEUED, InboxState.CLAIMED, InboxState.DEAD),
         INBOX_MOVES,
         {
@@ -189,8 +189,8 @@ LIFECYCLES = (
     ),
     Lifecycle(
         "A turn",
-        "A turn answers one message, or several that joined it. An interrupted turn resumes as the same turn with its next"
-        " attempt, after its last committed step.",
+        "A turn answers one message, or several that joined it. An interrupted turn resumes as the same turn, with its next"
+        " attempt, after its last committed step. So does a turn whose approval request was answered.",
         (TurnState.RUNNING,),
         TURN_MOVES,
         {
@@ -206,8 +206,9 @@ LIFECYCLES = (
     ),
     Lifecycle(
         "A reply",
-        "A reply is committed with the answer it delivers. It begins as being sent where the platform can recognise a"
-        " repetition, and as sent where the event row is the delivery (api, web).",
+        "A reply is committed with the answer that it delivers. Usually it begins as `pending`. It begins as `open` when it is"
+        " shown while the model writes, as `sending` where the platform recognises a repetition, and as `sent` where the event"
+        " row is the delivery (HTTP and the page).",
         (OutboxState.OPEN, OutboxState.PENDING, OutboxState.SENDING, OutboxState.SENT),
         OUTBOX_MOVES,
         {
