@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from everturn.app.platforms import token_of
 from everturn.cli.commands import everturn
-from everturn.cli.connect.shared import enable
-from everturn.cli.rules.connect_texts import Bot, about_bot, next_steps, no_such_token
+from everturn.cli.connect import enable
+from everturn.cli.texts import Bot, about_bot, next_steps, no_such_token
 from everturn.settings.config import read_config
 from everturn.testing.telegram import TOKEN, TelegramProcess, TelegramServer, person
 from tests.cli.answering import answering
@@ -81,7 +81,9 @@ def test_settings_are_on_the_disk_before_they_take_the_place_of_the_old_ones(tmp
     """Else a power cut may leave an empty file, and no gateway would start."""
     file, seen = tmp_path / "everturn.toml", tmp_path / "calls"
     file.write_text("[agent]\n")
-    adding = "import sys, pathlib; from everturn.cli.connect.shared import add_table; add_table(pathlib.Path(sys.argv[1]), '[x]')"
+    adding = (
+        "import sys, pathlib; from everturn.cli.connect import add_table; add_table(pathlib.Path(sys.argv[1]), '[x]')"
+    )
     watching = ["strace", "-f", "-qq", "-o", str(seen), "-e", "trace=fsync,rename"]
     subprocess.run([*watching, sys.executable, "-B", "-c", adding, str(file)], check=True)
     assert re.findall(r"(fsync|rename)\(", seen.read_text()) == ["fsync", "rename"]

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from everturn.app.platforms import token_of
 from everturn.cli.commands import everturn
-from everturn.cli.rules.connect_texts import Account, about_account, matrix_steps, refused_by_homeserver
+from everturn.cli.texts import Account, about_account, matrix_steps, refused_by_homeserver
 from everturn.settings.config import read_config
 from tests.cli.answering import answering
 from tests.cli.typist import at_a_terminal

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.cli.chat.command import StreamEvent, events_of
-from everturn.cli.chat.screen import ReadPosition, completion, last_line
-from everturn.cli.looking.asking import printable
+from everturn.cli.chat import StreamEvent, events_of
+from everturn.cli.screen import ReadPosition, completion, last_line
+from everturn.cli.shared import printable
 from everturn.home.folder import Home
 
 

@@ -1,21 +1,35 @@
-"""`everturn status`, `sessions`, `channels` and `explain`: what the gateway knows."""
+"""Commands that show what a home holds: its status, sessions, chats, timelines, dead letters, recoveries and settings.
+
+The chats' aliases and what becomes of a dead letter are changed here, too: beside the list that shows them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import click
 
-from everturn.cli.looking.asking import printable
-from everturn.cli.looking.view import look_into
-from everturn.cli.options import config_option, home_option, json_option
+from everturn import __version__
+from everturn.cli import texts
+from everturn.cli.shared import config_option, home_option, json_option, moment, print_json, printable, say, show_table
+from everturn.cli.view import View, look, look_into
+from everturn.errors import EverturnError
 from everturn.home.folder import Home
 from everturn.operator.rules.operator_texts import session_text
+from everturn.operator.rules.timeline import timeline
+from everturn.platform.rules import Reach, reach_text
+from everturn.settings.config import Loaded, read_config
+from everturn.settings.config import shown as shown_setting
+
+TEXT_CHARS = 60
+
+Json = dict[str, Any]
 
 
 @click.command
@@ -24,58 +38,35 @@ from everturn.operator.rules.operator_texts import session_text
 @json_option
 def status(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
     """Show whether the gateway runs, how its previous process ended, and how much work is open."""
-    found = asyncio.run(_status(home, config_file))
+    found = look(home, config_file, lambda view: view.status())
     if as_json:
-        print(json.dumps(found, ensure_ascii=False, indent=2))
-    else:
-        _show(found, home)
-
-
-async def _status(home: Home, config_file: Path | None) -> dict[str, Any]:
-    async with look_into(home, config_file) as view:
-        return await view.status()
-
-
-def _show(found: dict[str, Any], home: Home) -> None:
-    from everturn.cli.looking.asking import show_table
-
-    if found.pop("running"):
-        print(f"The gateway runs on {home.path}: process {found.pop('pid')}, {found.pop('url')}\n")
-    else:
-        print(f"No gateway runs on {home.path}.\n")
+        print_json(found)
+        return
+    running = found.pop("running")
+    print(texts.gateway_runs(home.path, found.pop("pid"), found.pop("url")) if running else texts.no_gateway(home.path))
+    print()
     found.pop("home")
     platforms = found.pop("platforms", [])
     show_table(("", ""), [*_lines(found), *_platforms(platforms)])
 
 
-def _platforms(platforms: list[dict[str, Any]]) -> Iterator[tuple[str, object]]:
+def _platforms(platforms: list[Json]) -> Iterator[tuple[str, object]]:
     """The state of each platform that the gateway reads, and since when it is not read."""
-    from everturn.cli.looking.asking import moment
-    from everturn.platform.rules import Reach, reach_text
-
     for each in platforms:
         if each["state"] != Reach.OPEN:
             since = moment(each["since"]) if each["since"] is not None else ""
             yield f"{each['name']} {each['account']}".strip(), reach_text(each["state"], each["trouble"], since)
 
 
-def _lines(found: dict[str, Any], above: str = "") -> Iterator[tuple[str, object]]:
+def _lines(found: Json, above: str = "") -> Iterator[tuple[str, object]]:
     """Nested values as lines: `open turns running`, 3; `previous exit`, unclean."""
-    from everturn.cli.looking.asking import moment
-
     for name, value in found.items():
         text = f"{above} {name}".strip().replace("_", " ").removesuffix(" ended")
         if isinstance(value, dict):
-            yield from _lines(value, text) if value else [(text, "none")]
+            yield from _lines(value, text) if value else [(text, texts.NONE_OPEN)]
         else:
-            shown = "resumes delayed" if name == "crash_loop" and value else value
+            shown = texts.CRASH_LOOP if name == "crash_loop" and value else value
             yield text, moment(value) if name.endswith("_at") else shown
-
-
-# `everturn sessions`: list the current sessions.
-
-
-SESSION_COLUMNS = ("key", "session", "state", "messages", "running", "unclean ends", "last active")
 
 
 @click.command
@@ -88,10 +79,10 @@ def sessions(home: Home, config_file: Path | None, as_json: bool) -> None:  # no
     A session is active, interrupted (resume_pending: its task resumes, or its next message continues it) or suspended
     (until /resume).
     """
-    asyncio.run(_print_json(home, config_file) if as_json else _print_table(home, config_file))
+    asyncio.run(_print_sessions(home, config_file) if as_json else _show_sessions(home, config_file))
 
 
-async def _print_json(home: Home, config_file: Path | None) -> None:
+async def _print_sessions(home: Home, config_file: Path | None) -> None:
     """Print one JSON array, page by page, so that a large home needs little memory."""
     separator = ""
     async with look_into(home, config_file) as view:
@@ -103,32 +94,21 @@ async def _print_json(home: Home, config_file: Path | None) -> None:
     print("\n]")
 
 
-async def _print_table(home: Home, config_file: Path | None) -> None:
-    from everturn.cli.looking.asking import show_table
-
+async def _show_sessions(home: Home, config_file: Path | None) -> None:
     async with look_into(home, config_file) as view:
-        rows = [_row(session) async for page in view.sessions() for session in page]
+        rows = [_session(each) async for page in view.sessions() for each in page]
     if rows:
-        show_table(SESSION_COLUMNS, rows)
+        show_table(texts.SESSION_COLUMNS, rows)
     else:
-        print(f"There are no sessions in {home.path}.")
+        print(texts.no_sessions(home.path))
 
 
-def _row(session: dict[str, Any]) -> tuple[object, ...]:
-    from everturn.cli.looking.asking import moment
-
-    ends = session["unclean_ends"]
-    stands = session_text(session["state"], session["reason"], ends, has_turn=session["turn"] is not None)
+def _session(each: Json) -> tuple[object, ...]:
+    ends = each["unclean_ends"]
+    stands = session_text(each["state"], each["reason"], ends, has_turn=each["turn"] is not None)
     return (
-        session["key"], session["session_id"], stands, session["messages"], session["running"], ends,
-        moment(session["active_at"]),
+        each["key"], each["session_id"], stands, each["messages"], each["running"], ends, moment(each["active_at"]),
     )  # fmt: skip
-
-
-# `everturn channels`: list known chats, and give them aliases.
-
-
-CHANNEL_COLUMNS = ("name", "address", "kind", "aliases", "last seen")
 
 
 @click.group
@@ -140,24 +120,26 @@ def channels() -> None:
 @home_option
 @config_option
 @json_option
-def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
+def list_channels(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
     """List the chats that the gateway knows from platforms and conversations, the last seen first."""
-    found = asyncio.run(_list(home, config_file))
+    found = look(home, config_file, lambda view: view.channels())
     if as_json:
-        print(json.dumps(found, ensure_ascii=False, indent=2))
+        print_json(found)
         return
-    from everturn.cli.looking.asking import moment, show_table
-
     rows = [
         (each["label"], each["address"], each["type"], ", ".join(each["aliases"]), moment(each["seen_at"]))
         for each in found["channels"]
     ]
     seen = {each["address"] for each in found["channels"]}
-    unseen = [(name, address, "-", name, "-") for name, address in found["aliases"].items() if address not in seen]
-    if rows or unseen:
-        show_table(CHANNEL_COLUMNS, [*rows, *unseen])
+    rows += [
+        (name, address, texts.NOTHING, name, texts.NOTHING)
+        for name, address in found["aliases"].items()
+        if address not in seen
+    ]
+    if rows:
+        show_table(texts.CHANNEL_COLUMNS, rows)
     else:
-        print("No chat is known yet. The gateway learns them from platforms and conversations.")
+        print(texts.NO_CHANNELS)
 
 
 @channels.command
@@ -168,8 +150,8 @@ def list_all(home: Home, config_file: Path | None, as_json: bool) -> None:  # no
 @json_option
 def alias(name: str, address: str, home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
     """Give a chat the alias NAME, also a chat that was never seen. An alias that exists is moved to the new chat."""
-    done = asyncio.run(_alias(home, config_file, name, address))
-    print(json.dumps(done, ensure_ascii=False) if as_json else f"{done['alias']} is {done['address']}.")
+    done = look(home, config_file, lambda view: view.alias(name, address))
+    print(json.dumps(done, ensure_ascii=False) if as_json else texts.is_alias(done["alias"], done["address"]))
 
 
 @channels.command
@@ -179,26 +161,8 @@ def alias(name: str, address: str, home: Home, config_file: Path | None, as_json
 @json_option
 def unalias(name: str, home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
     """Remove the alias NAME."""
-    done = asyncio.run(_unalias(home, config_file, name))
-    print(json.dumps(done, ensure_ascii=False) if as_json else f"{done['unaliased']} is no longer an alias.")
-
-
-async def _list(home: Home, config_file: Path | None) -> dict[str, Any]:
-    async with look_into(home, config_file) as view:
-        return await view.channels()
-
-
-async def _alias(home: Home, config_file: Path | None, name: str, address: str) -> dict[str, Any]:
-    async with look_into(home, config_file) as view:
-        return await view.alias(name, address)
-
-
-async def _unalias(home: Home, config_file: Path | None, name: str) -> dict[str, Any]:
-    async with look_into(home, config_file) as view:
-        return await view.unalias(name)
-
-
-# `everturn explain`: show the timeline of one message.
+    done = look(home, config_file, lambda view: view.unalias(name))
+    print(json.dumps(done, ensure_ascii=False) if as_json else texts.no_longer_alias(done["unaliased"]))
 
 
 @click.command
@@ -211,24 +175,164 @@ def explain(message_id: str, home: Home, config_file: Path | None, as_json: bool
 
     MESSAGE-ID is the id that its sender or platform gave it. If several chats used the same id, all timelines are shown.
     """
-    timelines = asyncio.run(_timelines(home, config_file, message_id))
+    timelines = look(home, config_file, lambda view: view.explain(message_id))
     if as_json:
-        print(json.dumps(timelines, ensure_ascii=False, indent=2))
+        print_json(timelines)
     for number, message in enumerate([] if as_json else timelines):
-        _print_timeline(message, first=number == 0)
+        print("" if number == 0 else "\n", texts.timeline_head(printable(message["id"]), message["key"]), sep="")
+        rows = [(texts.NOW if at is None else moment(at, exact=True), text) for at, text in timeline(message)]
+        show_table(("", ""), rows)
     if not timelines:
-        print(f"everturn: no message with the id {message_id!r} is known in {home.path}", file=sys.stderr)
+        say(texts.no_such_message(message_id, home.path))
     return 0 if timelines else 1
 
 
-async def _timelines(home: Home, config_file: Path | None, message_id: str) -> list[dict[str, Any]]:
-    async with look_into(home, config_file) as view:
-        return await view.explain(message_id)
+@click.group
+def dead() -> None:
+    """Dead letters: replies that could not be delivered, and messages that got no answer.
+
+    A dead letter stays in the list until somebody sends it or runs it again, or drops it.
+    """
 
 
-def _print_timeline(message: dict[str, Any], *, first: bool) -> None:
-    from everturn.cli.looking.asking import moment, show_table
-    from everturn.operator.rules.timeline import timeline
+@dead.command(name="list")
+@home_option
+@config_option
+@json_option
+def list_dead(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
+    """List the dead letters, the oldest first."""
+    found = look(home, config_file, _dead_letters)
+    if as_json:
+        print_json(found)
+        return
+    rows = [_dead_letter(each, each["reply"], each["kind"], each["error"]) for each in found["replies"]]
+    rows += [_dead_letter(each, each["id"], texts.DEAD_MESSAGE, each["why"]) for each in found["messages"]]
+    if rows:
+        show_table(texts.DEAD_COLUMNS, sorted(rows, key=lambda row: str(row[2])))
+    else:
+        print(texts.no_dead_letters(home.path))
 
-    print("" if first else "\n", f"{printable(message['id'])} in {message['key']}", sep="")
-    show_table(("", ""), [("now" if at is None else moment(at, exact=True), text) for at, text in timeline(message)])
+
+def _dead_letter(each: Json, number: str, kind: str, why: object) -> tuple[object, ...]:
+    text = " ".join(each["text"].split())[:TEXT_CHARS]
+    return number, kind, moment(each["ended_at"]), each["platform"], each["chat"], each["sender"], why, text
+
+
+@dead.command
+@click.argument("dead_id", metavar="ID")
+@home_option
+@config_option
+def send(dead_id: str, home: Home, config_file: Path | None) -> None:
+    """Send the reply ID again."""
+    number = _number(dead_id)
+    print(look(home, config_file, lambda view: view.act("reply", "send", number, uuid4().hex)))
+
+
+@dead.command
+@click.argument("dead_id", metavar="ID")
+@home_option
+@config_option
+def run(dead_id: str, home: Home, config_file: Path | None) -> None:
+    """Run the message ID again: the agent answers it as if it arrived now."""
+    number = _number(dead_id)
+    print(look(home, config_file, lambda view: view.act("message", "run", number, uuid4().hex)))
+
+
+@dead.command
+@click.argument("dead_id", metavar="ID")
+@home_option
+@config_option
+def drop(dead_id: str, home: Home, config_file: Path | None) -> None:
+    """Drop the reply or the message ID: it is not sent or run again."""
+    number = _number(dead_id)
+    print(look(home, config_file, lambda view: _drop(view, number)))
+
+
+async def _drop(view: View, number: str) -> str:
+    """Drop a dead letter. A notice about a message has the message's id: both are dropped."""
+    found = await _dead_letters(view)
+    kinds = [("reply", "replies", "reply"), ("message", "messages", "id")]
+    here = [what for what, name, key in kinds if any(each[key] == number for each in found[name])]
+    if not here:
+        raise EverturnError(texts.no_dead_letter(number))
+    said = [await view.act(what, "drop", number, uuid4().hex) for what in here]
+    return "\n".join(dict.fromkeys(said))
+
+
+async def _dead_letters(view: View) -> dict[str, list[Json]]:
+    return {"replies": await view.dead("replies"), "messages": await view.dead("messages")}
+
+
+def _number(dead_id: str) -> str:
+    if not (dead_id.isascii() and dead_id.isdecimal() and len(dead_id) <= 19):
+        raise EverturnError(texts.not_a_dead_id(dead_id[:40]))
+    return dead_id
+
+
+@click.command
+@home_option
+@config_option
+@json_option
+def recoveries(home: Home, config_file: Path | None, as_json: bool) -> None:  # noqa: FBT001
+    """List the last recoveries: when a process ended, how soon the next was ready, and what became of its work."""
+    found = look(home, config_file, lambda view: view.recoveries())
+    if as_json:
+        print_json({"recoveries": found})
+    elif found:
+        show_table(texts.RECOVERY_COLUMNS, [_recovery(each) for each in found])
+    else:
+        print(texts.no_recoveries(home.path))
+
+
+def _recovery(each: Json) -> tuple[object, ...]:
+    ready = texts.ready_after(each["back_after_s"], each["previous_exit"])
+    return (
+        moment(each["died_at"]), each["previous_exit"], ready, each["continued"], each["suspended"], each["returned"],
+        each["by"],
+    )  # fmt: skip
+
+
+@click.group
+def config() -> None:
+    """Show the settings."""
+
+
+@config.command
+@home_option
+@config_option
+@json_option
+@click.option("--platform", metavar="NAME", help="Show only how answers look there, and which table sets it.")
+@click.option("--chat", metavar="ID", help="The same for one chat of that platform.")
+def show(home: Home, config_file: Path | None, as_json: bool, platform: str | None, chat: str | None) -> None:  # noqa: FBT001
+    """Print every setting in force and where it came from; passwords are hidden.
+
+    The environment overrides the file, the file overrides the default. Options of `everturn run` override all of them. With
+    --platform, show how answers look there: the chat's table overrides the platform's, which overrides the general one.
+    """
+    loaded = read_config(home.path, config_file, os.environ, {})
+    if chat is not None and platform is None:
+        raise click.UsageError(texts.CHAT_NEEDS_PLATFORM)
+    known = loaded.config.platforms.by_name()
+    if platform is not None and platform not in known:
+        raise click.UsageError(texts.unknown_platform(platform, list(known)))
+    for warning in loaded.warnings:
+        say(warning)
+    entries = list(loaded.entries_in(platform, chat) if platform else loaded.entries())
+    if as_json:
+        print_json(_settings(entries, loaded, home))
+        return
+    print(texts.settings_head(home.path, loaded.file))
+    show_table(texts.SETTING_COLUMNS, [(key, shown_setting(value), origin) for key, value, origin in entries])
+
+
+def _settings(entries: Sequence[tuple[str, object, str]], loaded: Loaded, home: Home) -> Json:
+    """The settings for programs: each with its value, and where that came from."""
+    settings = {key: {"value": value, "origin": origin} for key, value, origin in entries}
+    return {"home": str(home.path), "file": str(loaded.file) if loaded.file else None, "settings": settings}
+
+
+@click.command
+@home_option
+def version(home: Home) -> None:  # noqa: ARG001  every command takes it
+    """Print the version of this program."""
+    print(f"everturn {__version__}")

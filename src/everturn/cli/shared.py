@@ -1,42 +1,64 @@
-"""How a command asks a running gateway, and prints what it hears: tables for people, JSON for programs."""
+"""What commands share: their options, requests to the running gateway, and how they print for people and for programs."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
+import sys
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
 
+from everturn.cli import texts
 from everturn.errors import EverturnError
 from everturn.home.folder import Holder, Home, reachable
 
-# Removes control characters from text before it is printed to a terminal.
-
-
+PATIENCE_S = 10.0
+WIDE = 1000
 _STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def printable(text: str) -> str:
-    """The text without control characters other than line ends and tabs."""
-    return _STEERS.sub("", text)
+def _found(_context: click.Context, _parameter: click.Parameter, given: Path | None) -> Home:
+    return Home.find(given, os.environ)
 
 
-# Prints tables for people. Output to a program has every cell whole, without colours, one row per line.
+PATH = click.Path(path_type=Path)
+home_option = click.option(
+    "--home",
+    metavar="DIR",
+    type=PATH,
+    callback=_found,
+    help="The gateway's home directory [default: $EVERTURN_HOME or ~/.everturn].",
+)
+config_option = click.option(
+    "--config", "config_file", metavar="FILE", type=PATH, help="The settings file [default: everturn.toml in the home]."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-WIDE = 1000
+def say(text: str) -> None:
+    """Print a line of this program to standard error."""
+    print(f"everturn: {text}", file=sys.stderr, flush=True)
+
+
+def print_json(found: object) -> None:
+    """Print for programs."""
+    print(json.dumps(found, ensure_ascii=False, indent=2))
 
 
 def show_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their column heads."""
+    """Print rows under their column heads. A program gets every cell whole, without colours, one row per line."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=WIDE)
@@ -56,24 +78,23 @@ def show_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 def shown(value: object) -> str:
     """A cell as text, without control characters."""
     if value is None:
-        return "-"
+        return texts.NOTHING
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return texts.YES if value else texts.NO
     return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """The text without control characters other than line ends and tabs."""
+    return _STEERS.sub("", text)
 
 
 def moment(at: object, *, exact: bool = False) -> str:
     """A stored time as local date and time, with milliseconds if `exact`."""
     if not isinstance(at, int | float):
-        return "-"
+        return texts.NOTHING
     seconds = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     return f"{seconds}.{int(at % 1 * 1000):03}" if exact else seconds
-
-
-# Sends single HTTP requests to the running gateway.
-
-
-PATIENCE_S = 10.0
 
 
 class Unreachable(EverturnError):
@@ -89,10 +110,10 @@ def ask(home: Home, gateway: Holder, method: str, path: str, body: dict[str, Any
     """Send one request to the control API. Raises Unreachable, or EverturnError with the gateway's error."""
     status, answer = _request(gateway, method, path, {"Authorization": f"Bearer {home.api_token()}"}, body)
     if status == http.HTTPStatus.UNAUTHORIZED:
-        raise EverturnError(f"the gateway at {gateway.url} does not accept the token in {home.token_file}")
+        raise EverturnError(texts.token_refused(gateway.url, home.token_file))
     if status >= http.HTTPStatus.BAD_REQUEST:
         kind = Unreachable if status == http.HTTPStatus.SERVICE_UNAVAILABLE else EverturnError
-        raise kind(f"the gateway at {gateway.url} reports an error: {error_text(answer)}")
+        raise kind(texts.gateway_error(gateway.url, error_text(answer)))
     return answer
 
 
@@ -122,7 +143,7 @@ def _request(
         response = connection.getresponse()
         return response.status, _decoded(response.read())
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"the gateway ({gateway}) does not answer: {error}") from error
+        raise Unreachable(texts.no_answer(gateway, error)) from error
     finally:
         connection.close()
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
-from everturn.cli.looking.asking import Unreachable, answers, ask
+from everturn.cli import texts
+from everturn.cli.shared import Unreachable, answers, ask
 from everturn.errors import EverturnError, HomeLocked
 from everturn.home.folder import Holder, Home, HomeLock, holder
 from everturn.operator.rules import operator_texts
@@ -20,6 +21,7 @@ from everturn.settings.config import read_config
 from everturn.store.address import sqlite_path
 from everturn.web.rules import web_texts
 
+T = TypeVar("T")
 Json = dict[str, Any]
 PAGE = 1000
 SETTLING_S = 15.0
@@ -212,7 +214,7 @@ class EmptyView:
 
     async def make_key(self, name: str, scopes: tuple[str, ...]) -> str:  # noqa: ARG002  the protocol's
         """Refuse: there is no store to keep a key in."""
-        raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
+        raise EverturnError(texts.never_ran(self._home.path))
 
     async def revoke_key(self, name: str, *, with_made: bool) -> Json:  # noqa: ARG002  the protocol's
         """Refuse: there are no keys."""
@@ -228,11 +230,11 @@ class EmptyView:
 
     async def allow_person(self, person: str, *, owner: bool) -> Json:  # noqa: ARG002  the protocol's
         """Refuse: there is no store to keep people in."""
-        raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
+        raise EverturnError(texts.never_ran(self._home.path))
 
     async def revoke_person(self, person: str) -> Json:  # noqa: ARG002  the protocol's
         """Refuse: there is no store to keep people in."""
-        raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
+        raise EverturnError(texts.never_ran(self._home.path))
 
     async def channels(self) -> Json:
         """There are none."""
@@ -240,11 +242,11 @@ class EmptyView:
 
     async def alias(self, name: str, address: str) -> Json:  # noqa: ARG002  the protocol's
         """Refuse: there is no store to keep aliases in."""
-        raise EverturnError(f"no gateway has run on {self._home.path} yet; start it once with `everturn run`")
+        raise EverturnError(texts.never_ran(self._home.path))
 
     async def unalias(self, name: str) -> Json:
         """Refuse: there are no aliases."""
-        raise EverturnError(f"there is no alias {name}")
+        raise EverturnError(texts.no_alias(name))
 
     async def dead(self, what: str) -> list[Json]:  # noqa: ARG002  the protocol's
         """There are none."""
@@ -259,6 +261,16 @@ class EmptyView:
         return []
 
 
+def look(home: Home, config_file: Path | None, what: Callable[[View], Awaitable[T]]) -> T:
+    """Await one call of a home's `View`."""
+
+    async def looked() -> T:
+        async with look_into(home, config_file) as view:
+            return await what(view)
+
+    return asyncio.run(looked())
+
+
 @asynccontextmanager
 async def look_into(home: Home, config_file: Path | None) -> AsyncIterator[View]:
     """Open a `View` of a home, whether its gateway runs or not. The settings matter only while it does not."""
@@ -270,7 +282,7 @@ async def look_into(home: Home, config_file: Path | None) -> AsyncIterator[View]
     if held is None and sqlite_path(url):
         yield EmptyView(home)
         return
-    from everturn.cli.looking.stopped import opened  # not needed while a gateway answers
+    from everturn.cli.stopped import opened  # not needed while a gateway answers
 
     async with opened(home, url, held) as view:
         yield view
@@ -297,7 +309,7 @@ async def _gateway_or_lock(home: Home, store_url: Callable[[], str]) -> Holder |
             with suppress(HomeLocked):
                 return HomeLock(home).acquire()
         if time.monotonic() > until:
-            raise Unreachable(f"the home {home.path} is locked by {gateway or 'a process'}, which does not answer")
+            raise Unreachable(texts.home_is_locked(home.path, gateway))
         await asyncio.sleep(LOOK_S)
 
 

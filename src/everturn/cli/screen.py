@@ -9,7 +9,7 @@ import threading
 from typing import Protocol
 from urllib.parse import quote
 
-from everturn.cli.looking.asking import printable
+from everturn.cli.shared import printable
 from everturn.commands.rules.registry import COMMANDS
 from everturn.home.folder import Home
 
@@ -42,7 +42,7 @@ class ChatScreen(Protocol):
         ...
 
 
-class Plain:
+class PlainScreen:
     """Prints replies to standard output, everything else to standard error, a line each."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Plain:
         return line.rstrip("\r\n")
 
 
-class Terminal:
+class TerminalScreen:
     """Draws what the user types in the bottom row, and what the agent is doing in the row above."""
 
     def __init__(self) -> None:
@@ -171,14 +171,11 @@ def last_line(text: str) -> str:
 def screen_for_this_terminal() -> ChatScreen:
     """The full screen for a capable terminal, else plain lines."""
     capable = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    return Terminal() if capable else Plain()
-
-
-# Stores how far a chat was read from this home: the id of the last event, in an owner-only file.
+    return TerminalScreen() if capable else PlainScreen()
 
 
 class ReadPosition:
-    """The last event of a chat that was shown; 0 when there was none."""
+    """How far a chat was read from this home: the id of the last event shown, in an owner-only file; 0 when there was none."""
 
     def __init__(self, home: Home, chat: str) -> None:
         self._file = home.path / f"chat-{quote(chat, safe='')}.last"
