@@ -18,7 +18,7 @@ from bench.running import Running
 from everturn.model import Json
 from everturn.people.rules.access import GatewayAddress
 from everturn.platform.posted import ApiPlatform, WebPlatform
-from everturn.web.chat.messages import FileEndpoints
+from everturn.web.messages import FileEndpoints
 from everturn.web.wire.server import PageParts, Serving, make_app, serve
 
 HOST = "127.0.0.1"

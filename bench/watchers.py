@@ -21,7 +21,7 @@ from bench.report import Line, at_most, say
 from bench.running import Running
 from bench.serving import HOST, TOKEN, bare, front_of
 from everturn.agent.interface import Answer, TurnContext
-from everturn.web.chat.events import HEAD, RECONNECT
+from everturn.web.events import HEAD, RECONNECT
 from everturn.web.wire.requests import encode
 
 METHOD = (

@@ -22,8 +22,8 @@ from everturn.platform.posted import ApiPlatform, V1Platform, WebPlatform
 from everturn.store.interface import Store
 from everturn.store.open import open_store
 from everturn.testing import World
-from everturn.web.chat.conversations import About
-from everturn.web.chat.messages import Accept, FileEndpoints
+from everturn.web.conversations import About
+from everturn.web.messages import Accept, FileEndpoints
 from everturn.web.v1.endpoints import V1Parts
 from everturn.web.wire.limits import Bounds
 from everturn.web.wire.server import PATIENCE_S, FrontSettings, Operations, PageParts, Serving, make_app, serve

@@ -9,7 +9,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import SystemClock
 from everturn.errors import Unanswerable
 from everturn.model import ToolCall, Usage
-from everturn.web.control.keys import make_key
+from everturn.web.keys import make_key
 from tests.web.composition import PLAIN, TOKEN, Soon, Web
 
 LOOK: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}

@@ -12,7 +12,7 @@ from everturn.people.rows.access import log_out
 from everturn.people.rules.access import GatewayAddress
 from everturn.testing import ManualClock
 from everturn.web.access import LOGINS, VALID_FOR_S
-from everturn.web.control.keys import LOGIN_S, VISIT_S
+from everturn.web.keys import LOGIN_S, VISIT_S
 from everturn.web.wire.server import FrontSettings
 from tests.turn_costs import Meter
 from tests.waiting import WAIT_S, within

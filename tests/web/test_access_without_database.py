@@ -15,8 +15,8 @@ from everturn.store.open import open_store
 from everturn.store.postgres import PostgresStore
 from everturn.testing import ManualClock
 from everturn.web.access import LOOK_UPS, Access, NotAdmitted
-from everturn.web.control.keys import Visits
-from everturn.web.wire.bodies import HANDLERS
+from everturn.web.keys import Visits
+from everturn.web.wire.server import HANDLERS
 from tests.postgres import PostgresServer
 from tests.store.cutting_proxy import CuttingProxy
 from tests.store.engine_operations import closing

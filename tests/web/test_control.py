@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from everturn.store.interface import Op, sql
-from everturn.web.rules import web_texts
+from everturn.web import texts as web_texts
 from tests.waiting import poll
 from tests.web.composition import PLAIN, SHARED, Web, running
 

@@ -13,7 +13,7 @@ from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.model import Effect, ToolCall
 from everturn.testing import ScriptedAgent
 from everturn.turns.rows.recovery import suspend_session
-from everturn.web.chat.events import MOST_OF_ONE
+from everturn.web.events import MOST_OF_ONE
 from tests.web.composition import SHARED, Echo, Held, Watcher, Web, running
 
 

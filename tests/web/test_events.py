@@ -13,7 +13,7 @@ from everturn.model import Event
 from everturn.outbox.hub import Hub
 from everturn.outbox.rows.replies import event_range
 from everturn.store.open import open_store
-from everturn.web.chat.events import EventStreams, Watched
+from everturn.web.events import EventStreams, Watched
 from tests.waiting import PATIENCE, within
 from tests.web.composition import SHARED, Echo, Held, Watcher, Web, running
 

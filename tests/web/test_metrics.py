@@ -12,8 +12,8 @@ from everturn.lifecycle.settings import Settings
 from everturn.outbox.hub import Hub
 from everturn.store.open import open_store
 from everturn.telemetry.meters import METRICS, Histogram, Meters, MetricKind, merged
-from everturn.web.chat.events import EventStreams
-from everturn.web.control.metrics import Metrics
+from everturn.web.control import Metrics
+from everturn.web.events import EventStreams
 from tests.web.composition import Held, Web, running
 
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0, text/plain;q=0.5"}

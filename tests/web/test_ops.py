@@ -10,7 +10,7 @@ import pytest
 
 from everturn.agent.interface import Answer, TurnContext
 from everturn.turns.rows.recovery import suspend_session
-from everturn.web.chat.events import MOST_OF_ONE
+from everturn.web.events import MOST_OF_ONE
 from tests.scenes import until_read
 from tests.web.composition import SHARED, Held, Watcher, Web, running
 

@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 
-from everturn.web.chat.messages import FOLDER, read_page
+from everturn.web.messages import FOLDER, read_page
 from tests.house import ROOT
 from tests.waiting import WAIT_S
 

@@ -44,11 +44,11 @@ from everturn.telemetry.collector import open_tracer
 from everturn.telemetry.logs import set_up_logs
 from everturn.telemetry.observing import watch_delay
 from everturn.telemetry.spans import Tracer
+from everturn.web import texts as web_texts
 from everturn.web.app import Hooks, WebApp
-from everturn.web.chat.conversations import About
-from everturn.web.chat.messages import BYTES_PER_CHAR, ROOM_FOR_THE_REST, FileEndpoints
-from everturn.web.control.keys import LOGIN_S
-from everturn.web.rules import web_texts
+from everturn.web.conversations import About
+from everturn.web.keys import LOGIN_S
+from everturn.web.messages import BYTES_PER_CHAR, ROOM_FOR_THE_REST, FileEndpoints
 from everturn.web.v1.endpoints import V1Parts
 from everturn.web.wire.limits import Bounds
 from everturn.web.wire.server import FrontSettings, Operations, PageParts, Serving, bind, make_app

@@ -22,9 +22,10 @@ from everturn.platform.posted import ApiPlatform
 from everturn.sessions.rows.entries import list_entries
 from everturn.store.interface import Store
 from everturn.store.open import open_store
-from everturn.web.chat.conversations import timelines
-from everturn.web.control.keys import key_json, make_key
-from everturn.web.control.people import (
+from everturn.web import texts as web_texts
+from everturn.web.conversations import timelines
+from everturn.web.keys import key_json, make_key
+from everturn.web.people import (
     ApproveRequest,
     NotApproved,
     allow,
@@ -34,7 +35,6 @@ from everturn.web.control.people import (
     revoke,
     take_alias,
 )
-from everturn.web.rules import web_texts
 
 Json = dict[str, Any]
 PAGE = 1000

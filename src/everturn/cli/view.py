@@ -19,7 +19,7 @@ from everturn.operator.rules import operator_texts
 from everturn.people.rules import people_texts
 from everturn.settings.config import read_config
 from everturn.store.address import sqlite_path
-from everturn.web.rules import web_texts
+from everturn.web import texts as web_texts
 
 T = TypeVar("T")
 Json = dict[str, Any]

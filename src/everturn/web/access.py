@@ -30,7 +30,7 @@ from everturn.people.rules.access import (
     own_origin,
 )
 from everturn.store.interface import Store
-from everturn.web.rules import web_texts
+from everturn.web import texts
 from everturn.web.wire.limits import Buckets
 from everturn.web.wire.requests import CompleteResponse, Header, header_of, not_now, refusal, retry_after
 
@@ -137,7 +137,7 @@ class Access:
         wanted = needed(method, path)
         if not visitor.scopes & wanted:
             owner_only = wanted <= {KeyScope.OWNER}
-            why = web_texts.only_the_owner if owner_only else lambda name: web_texts.not_in_scope(name, wanted)
+            why = texts.only_the_owner if owner_only else lambda name: texts.not_in_scope(name, wanted)
             raise NotAdmitted(refusal(403, why(visitor.name)))
         scope[VISITOR] = visitor
 
@@ -168,7 +168,7 @@ class Access:
         found = await (self._by_key(scope, given) if given is not None else self._by_cookie(scope))
         if found is None:
             self._count_stranger(scope)
-            raise NotAdmitted(refusal(401, web_texts.CREDENTIAL_REQUIRED, CHALLENGE))
+            raise NotAdmitted(refusal(401, texts.CREDENTIAL_REQUIRED, CHALLENGE))
         return found
 
     async def _by_key(self, scope: Request, given: bytes) -> Visitor | None:
@@ -213,7 +213,7 @@ class Access:
             self._reading = asyncio.ensure_future(self._read_valid())
             self._reading.add_done_callback(_consume_exception)
         if not await asyncio.shield(self._reading):  # the read failed: no secret can be judged until the next one
-            raise NotAdmitted(not_now(web_texts.CANNOT_LOOK_UP))
+            raise NotAdmitted(not_now(texts.CANNOT_LOOK_UP))
         return secret_hash in self._valid or len(self._valid) >= MOST_VALID
 
     async def _read_valid(self) -> bool:
@@ -229,7 +229,7 @@ class Access:
         their clients hung up: every other request gets 503.
         """
         if self._looking_up >= LOOK_UPS:
-            raise NotAdmitted(not_now(web_texts.CANNOT_LOOK_UP))
+            raise NotAdmitted(not_now(texts.CANNOT_LOOK_UP))
         found = ask()
         self._looking_up += 1
         found.add_done_callback(self._looked_up)
@@ -237,7 +237,7 @@ class Access:
             async with asyncio.timeout(LOOK_UP_S):
                 return await asyncio.shield(found)
         except TimeoutError:
-            raise NotAdmitted(not_now(web_texts.CANNOT_LOOK_UP)) from None
+            raise NotAdmitted(not_now(texts.CANNOT_LOOK_UP)) from None
 
     def _looked_up(self, found: asyncio.Future[Any]) -> None:
         self._looking_up -= 1
@@ -260,16 +260,16 @@ class Access:
         """Raise NotAdmitted for a request that a page of another site made."""
         origin, site = _text(scope, b"origin"), _text(scope, b"sec-fetch-site")
         if not own_origin(origin, site, _text(scope, b"host"), self.place):
-            raise NotAdmitted(refusal(403, web_texts.WRONG_ORIGIN))
+            raise NotAdmitted(refusal(403, texts.WRONG_ORIGIN))
 
     def _check_host(self, scope: Request) -> None:
         if not own_host(_text(scope, b"host"), self.place):
-            raise NotAdmitted(refusal(421, web_texts.WRONG_HOST))
+            raise NotAdmitted(refusal(421, texts.WRONG_HOST))
 
     def _limit_rate(self, name: str) -> None:
         wait = self._requests.take(name) if self._requests else None
         if wait is not None:
-            raise NotAdmitted(refusal(429, web_texts.too_fast(self._per_minute), retry_after(wait)))
+            raise NotAdmitted(refusal(429, texts.too_fast(self._per_minute), retry_after(wait)))
 
     def _record_use(self, secret_hash: str) -> None:
         """Store when a key was last used: to the minute, in the background."""
@@ -302,3 +302,8 @@ def _text(scope: Request, name: bytes) -> str | None:
 def _consume_exception(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()  # a store that cannot write says so elsewhere
+
+
+def no_database(request: Request, error: Exception) -> str:
+    """Return the text of a database error. Its cause names paths and servers: only authenticated senders get it."""
+    return texts.NO_DATABASE if visitor_of(request) is None else f"the database is unavailable: {error}"

@@ -16,23 +16,25 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from everturn.errors import PlatformError, StoreError, StoreUnavailable
 from everturn.model import Inbound, SessionSource
 from everturn.platform.interface import TakesWebhooks
-from everturn.web.access import Access, NotAdmitted, access_check, visitor_of
-from everturn.web.chat.conversations import Transcripts
-from everturn.web.chat.events import EventStreams, Watched
-from everturn.web.chat.messages import Chats, Messages
-from everturn.web.control.keys import Visits
-from everturn.web.rules import web_texts
+from everturn.web import texts
+from everturn.web.access import Access, NotAdmitted, access_check, no_database, visitor_of
+from everturn.web.conversations import Transcripts
+from everturn.web.events import EventStreams, Watched
+from everturn.web.keys import Visits
+from everturn.web.messages import Chats, Messages
+from everturn.web.v1.answers import to_openai_error
 from everturn.web.v1.endpoints import BELOW, V1
-from everturn.web.v1.errors import to_openai_error
-from everturn.web.wire.bodies import RETRY, json_response, no_database, raw_body
 from everturn.web.wire.requests import (
+    RETRY,
     BadRequest,
     CompleteResponse,
     Header,
     answer,
+    json_response,
     keepable,
     not_now,
     place_of,
+    raw_body,
     refusal,
     wants_added,
 )
@@ -43,6 +45,7 @@ MESSAGES = b"/messages"
 METHODS = {b"messages": "POST", b"events": "GET", b"transcript": "GET"}
 MOST_OF_A_KEY = 1_000  # event streams
 BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
+MOST_BODY = 1 << 20
 
 
 class WebApp:
@@ -158,7 +161,7 @@ class WebApp:
         """Return what an event stream shows. A key may open many streams, but not so many that others find no room."""
         visitor = visitor_of(scope)
         person = f"key {visitor.key}" if visitor is not None and visitor.key is not None else ""
-        many = web_texts.too_many_streams(MOST_OF_A_KEY)
+        many = texts.too_many_streams(MOST_OF_A_KEY)
         still = access_check(self.access, scope)
         return Watched(self._key(raw), (), person, still, MOST_OF_A_KEY, many, added=wants_added(scope))
 
@@ -177,14 +180,11 @@ def _in_client_format(scope: Scope, reply: CompleteResponse) -> CompleteResponse
     return to_openai_error(reply) if scope["raw_path"].startswith(BELOW) else reply
 
 
-# The webhook endpoint for platforms: `POST /hooks/PLATFORM/ACCOUNT`. It answers 2xx after the commit, never before.
-
-
-MOST_BODY = 1 << 20
-
-
 class Hooks:
-    """The webhook endpoint. A request without the secret gets 404, whether or not the platform exists."""
+    """The webhook endpoint, `POST /hooks/PLATFORM/ACCOUNT`: it answers 2xx after the commit, never before.
+
+    A request without the secret gets 404, whether or not the platform exists.
+    """
 
     def __init__(self, platforms: Iterable[object], take: Callable[[Inbound], Awaitable[None]]) -> None:
         self._platforms = {(each.name, each.account): each for each in platforms if isinstance(each, TakesWebhooks)}

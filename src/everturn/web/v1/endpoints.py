@@ -18,17 +18,21 @@ from everturn.model import Inbound, Json, RequestExtras, SessionSource
 from everturn.sessions.rules.keys import agent_of, session_key
 from everturn.store.interface import Store
 from everturn.web.access import Access, access_check
-from everturn.web.chat.events import EventSource, until_gone
-from everturn.web.chat.messages import Accept, bounded_body, person_of
-from everturn.web.rules.sharing import may_take
-from everturn.web.v1.answers import ChatStream, Following, NoAudience, ResponseStream, completion, response
-from everturn.web.v1.errors import (
+from everturn.web.events import EventSource, until_gone
+from everturn.web.messages import Accept, bounded_body, person_of
+from everturn.web.v1.answers import (
+    ChatStream,
+    Following,
+    NoAudience,
     NotPossible,
+    ResponseStream,
+    completion,
     error_reply,
     malformed,
     not_accepted,
     not_possible,
     problem_reply,
+    response,
     stopping,
 )
 from everturn.web.v1.rows import RequestRow, calls_asked, first_start, request_by_id, request_by_name
@@ -46,6 +50,7 @@ from everturn.web.v1.rules import (
     to_standalone,
     verdict,
 )
+from everturn.web.wire.limits import may_take
 from everturn.web.wire.requests import CompleteResponse, answer, encode, header_of, retry_after
 
 BELOW = b"/v1/"

@@ -20,6 +20,19 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _UNSUPPORTED_PARTS = frozenset({"image_url", "input_image", "input_audio", "file", "input_file", "video_url"})
 _NOT_ASKED = frozenset({"stream", "stream_options"})  # how the answer is sent, not what is requested
 
+SEAM = "\n\n"
+_ENDED = {
+    TurnState.FAILED: ("turn_failed", "the turn failed"),
+    TurnState.STOPPED: ("turn_stopped", "the turn was stopped"),
+    TurnState.ROLLED_BACK: ("turn_stopped", "the turn was rolled back"),
+    TurnState.SUSPENDED: ("session_suspended", "the turn crashed the gateway repeatedly; its session is suspended"),
+}
+_NOT_RUN = {
+    "dead": ("message_dead", "the message could not be answered"),
+    "withdrawn": ("message_withdrawn", "the message was withdrawn"),
+    "expired": ("message_expired", "the message was queued for too long"),
+}
+
 
 class MalformedRequest(ValueError):
     """The request is invalid; the text tells its sender what to change, `param` where."""
@@ -333,10 +346,6 @@ def _tool(tool: object, function_of: Callable[[Json], object], where: str) -> Cl
     return ClientTool(name, _text(function.get("description") or "", f"{where}.description"), parameters)
 
 
-# Decides the reply to a /v1 request: pending, the answer, or an error. Only the stored rows count, so a repeat gets
-# the same.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestProgress:
     """The state of a request in the store."""
@@ -379,23 +388,11 @@ class CompletionError:
     final: bool = True
 
 
-SEAM = "\n\n"
 Verdict = Pending | FinishedAnswer | CompletionError
-_ENDED = {
-    TurnState.FAILED: ("turn_failed", "the turn failed"),
-    TurnState.STOPPED: ("turn_stopped", "the turn was stopped"),
-    TurnState.ROLLED_BACK: ("turn_stopped", "the turn was rolled back"),
-    TurnState.SUSPENDED: ("session_suspended", "the turn crashed the gateway repeatedly; its session is suspended"),
-}
-_NOT_RUN = {
-    "dead": ("message_dead", "the message could not be answered"),
-    "withdrawn": ("message_withdrawn", "the message was withdrawn"),
-    "expired": ("message_expired", "the message was queued for too long"),
-}
 
 
 def verdict(seen: RequestProgress) -> Verdict:
-    """Return the reply for this state."""
+    """Return the reply for this state. Only the stored rows count, so a repeated request gets the same."""
     if seen.turn == TurnState.ANSWERED:
         return FinishedAnswer(seen.text, seen.calls, _finish(seen), seen.usage)
     if seen.turn in _ENDED:

@@ -16,7 +16,7 @@ from everturn import points
 from everturn.people.rules.access import network_of
 from everturn.web.access import visitor_of
 from everturn.web.app import WebApp
-from everturn.web.rules.web_texts import NO_ROOM
+from everturn.web.texts import NO_ROOM
 from everturn.web.wire.limits import Bounds, SharedState
 from everturn.web.wire.requests import RETRY_AFTER_S, Header, answer, refusal, retry_after
 

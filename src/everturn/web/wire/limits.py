@@ -1,4 +1,4 @@
-"""How much a client may ask: connections, requests and logins."""
+"""How much a client may ask: connections, requests, logins, and slots that clients share."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ MOST_CONNECTIONS = 8_192
 MOST_OF_ADDRESS = 1_024  # a program may reconnect all event streams of its key at once
 MOST_HELD = 16 * 1024 * 1024
 MOST_LEAVING = 64
+MOST = 10_000
 
 
 class BoundedConnection(Protocol):
@@ -135,12 +136,6 @@ class SharedState(ServerState):
                 del self._by_address[connection.address]
 
 
-# Token buckets in memory, for rate limits. They start full after a restart, and their number is bounded.
-
-
-MOST = 10_000
-
-
 @dataclass(slots=True)
 class _Bucket:
     tokens: float
@@ -148,7 +143,10 @@ class _Bucket:
 
 
 class Buckets:
-    """One bucket per name: `size` tokens at once, then one more every `refill_s` seconds."""
+    """Token buckets for rate limits, one per name: `size` tokens at once, then one more every `refill_s` seconds.
+
+    They are in memory: all are full after a restart, and their number is bounded.
+    """
 
     def __init__(self, clock: Clock, size: float, refill_s: float) -> None:
         self._clock = clock
@@ -184,3 +182,11 @@ class Buckets:
             bucket.at = now
             self._buckets.move_to_end(name)
         return bucket
+
+
+def may_take(own: int, most: int, free: int) -> bool:
+    """Whether a client that has `own` slots may take one more: at most `most`, and no more than are left for the others.
+
+    One client takes half of all slots at most, two take two thirds, five take five sixths: the next client finds some.
+    """
+    return own < min(most, free)

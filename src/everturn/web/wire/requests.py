@@ -1,15 +1,25 @@
-"""Requests and answers: headers and queries within their limits, and what is answered."""
+"""Requests and responses, as ASGI messages and as bytes: what a request's query, headers and body say, and JSON responses.
+
+A BadRequest names what is invalid. No database can store a NUL, so it is refused here for every endpoint: in the URL by
+`keepable`, in a body by `small_body`; headers cannot contain one.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from everturn.model import Json
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self';"
@@ -26,17 +36,21 @@ ALWAYS: tuple[tuple[str, str], ...] = (
     ("permissions-policy", "camera=(), geolocation=(), microphone=(), payment=()"),
 )
 HTTPS_ONLY = ("strict-transport-security", "max-age=31536000")
+LARGEST = 2**63 - 1
+Header = tuple[bytes, bytes]
+encode = msgspec.json.Encoder().encode
+RETRY_AFTER_S = 5.0
+_JSON: Header = (b"content-type", b"application/json")
+_LENGTH = b"content-type: application/json\r\ncontent-length: %d\r\n%b\r\n%b"
+MOST_BODY = 16_384
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # as JSON escapes it; after another backslash it is plain text
+RETRY = {"retry-after": str(int(RETRY_AFTER_S))}
+NO_STORE = {"cache-control": "no-store"}
 
 
 def headers(*, secure: bool) -> list[tuple[str, str]]:
     """Return the headers of every response; with https, also Strict-Transport-Security."""
     return [*ALWAYS, HTTPS_ONLY] if secure else list(ALWAYS)
-
-
-# Reads a request's query and headers. Raises BadRequest with the name of what is invalid.
-
-
-LARGEST = 2**63 - 1
 
 
 def query_of(scope: Scope) -> dict[str, str]:
@@ -83,16 +97,6 @@ def wants_added(scope: Scope) -> bool:
     return query_of(scope).get("added") == "1"
 
 
-# HTTP responses with JSON bodies, also for errors: as ASGI messages, or as the bytes of HTTP/1.1.
-
-
-Header = tuple[bytes, bytes]
-encode = msgspec.json.Encoder().encode
-RETRY_AFTER_S = 5.0
-_JSON: Header = (b"content-type", b"application/json")
-_LENGTH = b"content-type: application/json\r\ncontent-length: %d\r\n%b\r\n%b"
-
-
 class BadRequest(ValueError):
     """The request is invalid; the text tells its sender what to change."""
 
@@ -130,3 +134,26 @@ async def answer(send: Send, reply: CompleteResponse) -> None:
     headers = [_JSON, (b"content-length", str(len(reply.body)).encode()), *reply.headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
+
+
+async def small_body(request: Request) -> bytes:
+    """Read a small JSON body. Raises BadRequest for a NUL character, which no database can store."""
+    body = await raw_body(request, MOST_BODY)
+    if _NUL.search(body):
+        raise BadRequest("the body contains a NUL character, which cannot be stored; remove it")
+    return body
+
+
+async def raw_body(request: Request, most: int) -> bytes:
+    """Read the body; stops with 413 once it is larger than `most`."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise HTTPException(413, f"the body is larger than {most} bytes")
+    return body
+
+
+def json_response(value: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a JSON response that must not be cached."""
+    return Response(encode(value), status, NO_STORE | (headers or {}), "application/json")

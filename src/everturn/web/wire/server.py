@@ -1,4 +1,4 @@
-"""The HTTP server, and the open files that it needs."""
+"""The HTTP server: the application with its error responses, its socket, and the open files that it needs."""
 
 from __future__ import annotations
 
@@ -13,36 +13,48 @@ from functools import partial
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from everturn.clock import Clock, SystemClock
-from everturn.errors import ConfigError
+from everturn.errors import ConfigError, StoreError
 from everturn.model import SessionSource
 from everturn.people.rules.access import GatewayAddress
 from everturn.store.interface import Store
 from everturn.telemetry.meters import Meters
-from everturn.web.access import Access
+from everturn.web.access import Access, NotAdmitted, no_database
 from everturn.web.app import Hooks, WebApp
-from everturn.web.chat.conversations import About, Conversations, Transcripts
-from everturn.web.chat.events import EventSource, EventStreams
-from everturn.web.chat.messages import Accept, Chats, FileEndpoints, Messages, PageFiles
-from everturn.web.control.endpoints import Control, control_routes
-from everturn.web.control.keys import Keys, Visits
-from everturn.web.control.metrics import Metrics
-from everturn.web.control.people import ChannelList, Pairing, PeopleDesk
-from everturn.web.openapi.endpoint import OpenApi
-from everturn.web.ops.acting import ActionEndpoints, OperatorActions, PeopleEndpoints, PeopleOperator
-from everturn.web.ops.looking import ChangeSource, ChangeStream, OpsReadEndpoints
+from everturn.web.control import Control, Metrics, control_routes
+from everturn.web.conversations import About, Conversations, Transcripts
+from everturn.web.events import EventSource, EventStreams
+from everturn.web.keys import Keys, Visits
+from everturn.web.messages import Accept, Chats, FileEndpoints, Messages, PageFiles
+from everturn.web.openapi import OpenApi
+from everturn.web.ops import (
+    ActionEndpoints,
+    ChangeSource,
+    ChangeStream,
+    OperatorActions,
+    OpsReadEndpoints,
+    PeopleEndpoints,
+    PeopleOperator,
+)
+from everturn.web.people import ChannelList, Pairing, PeopleDesk
 from everturn.web.v1.endpoints import V1, V1Parts
-from everturn.web.wire.bodies import HANDLERS
 from everturn.web.wire.connection import Connection, GatewayServer
 from everturn.web.wire.limits import MOST_CONNECTIONS, Bounds
-from everturn.web.wire.requests import headers
+from everturn.web.wire.requests import NO_STORE, RETRY, BadRequest, headers, json_response
 
 HEARTBEAT_S = 15.0
 PATIENCE_S = 30.0
 KEEP_ALIVE_S = 75
 END_WITHIN_S = 1
+SPARE = 512  # open files for everything else: the store, models, tools
+LEAST = 64  # however low the limit is
+IDLE_S, EVERY_S, TIMES = 30, 10, 3  # TCP keepalive probes to a silent peer
+UNHEARD_MS = 60_000  # how long sent data may stay unacknowledged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +214,28 @@ async def serve(
     return Serving(host, listener.getsockname()[1], app, server, running)
 
 
+if sys.platform == "win32":
+
+    def room_for(connections: int) -> int:
+        """Return `connections`: Windows has no such limit."""
+        return connections
+else:
+    import resource
+
+    def room_for(connections: int) -> int:
+        """Raise the limit of open files for this many connections. Returns how many connections fit."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        allowed, wanted = (_many(soft), connections + SPARE)
+        if allowed < wanted:
+            with contextlib.suppress(ValueError, OSError):  # it stays as it is
+                resource.setrlimit(resource.RLIMIT_NOFILE, (int(min(wanted, _many(hard))), hard))
+            allowed = _many(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        return int(min(connections, max(LEAST, allowed - SPARE)))
+
+    def _many(limit: int) -> float:
+        return float("inf") if limit == resource.RLIM_INFINITY else limit
+
+
 def bind(host: str, port: int) -> socket.socket:
     """Bind the address, before anything is started that would have to be stopped if the port is taken."""
     try:
@@ -232,38 +266,6 @@ def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
     return ConfigError(f"cannot listen on {host} port {port}: {why}")
 
 
-# Open files for connections: raises the limit of the process, and lets TCP keepalive close connections whose peer is
-# gone.
-
-
-SPARE = 512  # open files for everything else: the store, models, tools
-LEAST = 64  # however low the limit is
-IDLE_S, EVERY_S, TIMES = 30, 10, 3  # TCP keepalive probes to a silent peer
-UNHEARD_MS = 60_000  # how long sent data may stay unacknowledged
-
-
-if sys.platform == "win32":
-
-    def room_for(connections: int) -> int:
-        """Return `connections`: Windows has no such limit."""
-        return connections
-else:
-    import resource
-
-    def room_for(connections: int) -> int:
-        """Raise the limit of open files for this many connections. Returns how many connections fit."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        allowed, wanted = (_many(soft), connections + SPARE)
-        if allowed < wanted:
-            with contextlib.suppress(ValueError, OSError):  # it stays as it is
-                resource.setrlimit(resource.RLIMIT_NOFILE, (int(min(wanted, _many(hard))), hard))
-            allowed = _many(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        return int(min(connections, max(LEAST, allowed - SPARE)))
-
-    def _many(limit: int) -> float:
-        return float("inf") if limit == resource.RLIM_INFINITY else limit
-
-
 def enable_keepalive(listener: socket.socket) -> None:
     """Let the system close connections whose peer is gone without a FIN; accepted sockets inherit it."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -273,3 +275,40 @@ def enable_keepalive(listener: socket.socket) -> None:
         if option is not None:
             with contextlib.suppress(OSError):
                 listener.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    """Return an HTTPException as a JSON error."""
+    if not isinstance(error, HTTPException):
+        raise error
+    text = {
+        404: f"no such endpoint: {request.url.path[:200]}",
+        405: f"the method {request.method} is not allowed for {request.url.path[:200]}",
+    }
+    said = (
+        error.detail
+        if error.status_code not in text or error.detail not in {"Not Found", "Method Not Allowed"}
+        else text[error.status_code]
+    )
+    return json_response({"error": said}, error.status_code, dict(error.headers or {}))
+
+
+async def bad(_: Request, error: Exception) -> Response:
+    """Return a BadRequest as a 400."""
+    return json_response({"error": str(error)}, 400)
+
+
+async def unready(request: Request, error: Exception) -> Response:
+    """Return a StoreError as a 503."""
+    return json_response({"error": no_database(request.scope, error)}, 503, RETRY)
+
+
+async def not_admitted(_: Request, error: Exception) -> Response:
+    """Return the response of a NotAdmitted."""
+    if not isinstance(error, NotAdmitted):
+        raise error
+    headers = {name.decode(): value.decode() for name, value in error.reply.headers}
+    return Response(error.reply.body, error.reply.status, NO_STORE | headers, "application/json")
+
+
+HANDLERS = {HTTPException: refused, BadRequest: bad, StoreError: unready, NotAdmitted: not_admitted}

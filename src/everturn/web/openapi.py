@@ -1,26 +1,39 @@
-"""Every endpoint: its method, path, scope and shapes."""
+"""`GET /openapi.json`: the OpenAPI document of this gateway, from its routes and what is written here about each endpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response as HttpResponse
+from starlette.routing import BaseRoute, Route
 
-from everturn.people.rules.access import GRANTABLE
+from everturn.people.rules.access import GRANTABLE, OPEN_PAGES, is_page
 from everturn.platform.posted import CHAT_CHARS, ID_CHARS, Post
-from everturn.web.chat.conversations import MOST_LISTED, MOST_MESSAGES, TranscriptPage
-from everturn.web.chat.messages import Receipt
-from everturn.web.control.endpoints import MOST_SESSIONS, StopRequest
-from everturn.web.control.keys import NAME_CHARS, Code, NewKey
-from everturn.web.control.people import AliasRequest, AllowRequest, ApproveRequest, RevokeRequest, UnaliasRequest
-from everturn.web.openapi import shapes
-from everturn.web.openapi.describing import STREAM, Body, Error, Operation, Parameter, ResponseDoc, Schema, Served
-from everturn.web.ops.acting import ID_CHARS as ACTION_ID_CHARS
-from everturn.web.ops.acting import MessageAct, PeopleAct, ReplyAct, SessionAct
-from everturn.web.ops.looking import MOST_LISTED as MOST_ON_A_PAGE
-from everturn.web.ops.looking import QUERY_CHARS, SESSION_STATES
-from everturn.web.wire.requests import LARGEST
+from everturn.web import openapi_shapes as shapes
+from everturn.web.control import MOST_SESSIONS, StopRequest
+from everturn.web.conversations import MOST_LISTED, MOST_MESSAGES, TranscriptPage
+from everturn.web.keys import NAME_CHARS, Code, NewKey
+from everturn.web.messages import Receipt
+from everturn.web.openapi_document import (
+    STREAM,
+    Body,
+    Error,
+    Operation,
+    Parameter,
+    ResponseDoc,
+    Schema,
+    Served,
+    document,
+    plain,
+)
+from everturn.web.ops import ID_CHARS as ACTION_ID_CHARS
+from everturn.web.ops import MOST_LISTED as MOST_ON_A_PAGE
+from everturn.web.ops import QUERY_CHARS, SESSION_STATES, MessageAct, PeopleAct, ReplyAct, SessionAct
+from everturn.web.people import AliasRequest, AllowRequest, ApproveRequest, RevokeRequest, UnaliasRequest
+from everturn.web.wire.requests import LARGEST, NO_STORE, encode
 
 NO_CONTROLS = "^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]+$"
 NOT_BLANK = "^[^\u0000]*[^\\s\u0000][^\u0000]*$"
@@ -33,6 +46,42 @@ LAST = Parameter(
 ADDED = Parameter("added", "1: deltas have only what was added to the text.", {"type": "string", "enum": ["0", "1"]})
 BYTES: Schema = {"type": "string", "format": "binary"}
 TEXT: Schema = {"type": "string"}
+_ENTER = Operation(
+    summary="Exchange the code of a login link for a cookie, once.", tag="access", body=Body(Code), everybody=True,
+    answers={204: ResponseDoc("This browser is logged in."), 403: ResponseDoc("The code is wrong, used or expired.", Error)},
+)  # fmt: skip
+_MESSAGE_ID = Parameter("id", "The id that its sender gave.", {**TEXT, "minLength": 1}, "path")
+_ASCII = "^[!-~]([ -~]*[!-~])?$"  # other letters are accepted, too: no pattern can say "printable"
+_KEY_NAME = {"minLength": 1, "maxLength": NAME_CHARS, "pattern": _ASCII}
+_PERSON = {"pattern": "^[a-z][a-z0-9_]*:[!-~]+$"}
+_ALIAS = {"pattern": "^[A-Za-z0-9]{1,64}$"}  # and more
+_ADDRESS = {"pattern": "^[a-z]{1,20}:[A-Za-z0-9-]{1,100}$"}  # and more
+_SCOPES = {"minItems": 1, "items": {"type": "string", "enum": list(GRANTABLE)}}
+_METRICS = {200: ResponseDoc("Prometheus' text format; OpenMetrics on request.", media="text/plain", schema=TEXT)}
+OPS_TAG = "operations"
+NO_NUL: Schema = {"type": "string", "pattern": "^[^\u0000]*$"}
+LIMIT = Parameter("limit", "Maximum number of items.", {"type": "integer", "minimum": 0, "maximum": MOST_ON_A_PAGE})
+NEXT_PAGE = Parameter(
+    "after", "The `next` of the previous page.", {"type": "integer", "minimum": 0, "maximum": LARGEST}
+)
+PRINTABLE: Schema = {"minLength": 1, "pattern": "^[ -~]+$"}  # other printable letters are accepted, too
+KEY: Schema = {**PRINTABLE, "maxLength": 2_000}
+NUMBER: Schema = {"pattern": "^[0-9]{1,18}$"}
+# A place in the list of sessions: a time and a number.
+AFTER_SESSION = Parameter(
+    "after", "The `next` of the previous page.", {**TEXT, "pattern": r"^[0-9]{1,10}\.[0-9]{1,6}:[0-9]{1,18}$"}
+)
+# Routes that match several paths.
+SEVERAL: Mapping[str, tuple[str, ...]] = {
+    "/ops/api/{what}/act": tuple(f"/ops/api/{what}/act" for what in ("sessions", "inbox", "outbox"))
+}
+V1_TAG = "openai"
+HEADER: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}
+SESSION = Parameter("X-Everturn-Session", "The gateway keeps the conversation under this name.", HEADER, "header")
+REPEAT = Parameter("Idempotency-Key", "A repeated request with the same key gets the same answer.", HEADER, "header")
+_NAME = Parameter("model", "The agent.", {"type": "string", "minLength": 1}, "path")
+_ID = Parameter("response_id", "The response.", {"type": "string", "minLength": 1}, "path")
+PATH = "/openapi.json"
 
 
 def limit(most: int) -> Parameter:
@@ -115,18 +164,6 @@ def _look(summary: str, tag: str, shape: type, *parameters: Parameter, everybody
     return Operation(summary=summary, tag=tag, parameters=parameters, answers=answers, everybody=everybody)
 
 
-_ENTER = Operation(
-    summary="Exchange the code of a login link for a cookie, once.", tag="access", body=Body(Code), everybody=True,
-    answers={204: ResponseDoc("This browser is logged in."), 403: ResponseDoc("The code is wrong, used or expired.", Error)},
-)  # fmt: skip
-_MESSAGE_ID = Parameter("id", "The id that its sender gave.", {**TEXT, "minLength": 1}, "path")
-_ASCII = "^[!-~]([ -~]*[!-~])?$"  # other letters are accepted, too: no pattern can say "printable"
-_KEY_NAME = {"minLength": 1, "maxLength": NAME_CHARS, "pattern": _ASCII}
-_PERSON = {"pattern": "^[a-z][a-z0-9_]*:[!-~]+$"}
-_ALIAS = {"pattern": "^[A-Za-z0-9]{1,64}$"}  # and more
-_ADDRESS = {"pattern": "^[a-z]{1,20}:[A-Za-z0-9-]{1,100}$"}  # and more
-_SCOPES = {"minItems": 1, "items": {"type": "string", "enum": list(GRANTABLE)}}
-_METRICS = {200: ResponseDoc("Prometheus' text format; OpenMetrics on request.", media="text/plain", schema=TEXT)}
 CONTROL: Mapping[Served, Operation] = {
     ("GET", "/health"): _look("Whether the process is alive.", "health", shapes.Alive, everybody=True),
     ("GET", "/ready"): Operation(
@@ -195,24 +232,6 @@ def described(message_chars: int) -> Mapping[Served, Operation]:
     return {**chats(message_chars), **page(message_chars), **CONTROL, **OPERATIONS, **V1}
 
 
-# Descriptions of the operator's endpoints and of the webhook endpoint.
-
-
-OPS_TAG = "operations"
-NO_NUL: Schema = {"type": "string", "pattern": "^[^\u0000]*$"}
-LIMIT = Parameter("limit", "Maximum number of items.", {"type": "integer", "minimum": 0, "maximum": MOST_ON_A_PAGE})
-NEXT_PAGE = Parameter(
-    "after", "The `next` of the previous page.", {"type": "integer", "minimum": 0, "maximum": LARGEST}
-)
-PRINTABLE: Schema = {"minLength": 1, "pattern": "^[ -~]+$"}  # other printable letters are accepted, too
-KEY: Schema = {**PRINTABLE, "maxLength": 2_000}
-NUMBER: Schema = {"pattern": "^[0-9]{1,18}$"}
-# A place in the list of sessions: a time and a number.
-AFTER_SESSION = Parameter(
-    "after", "The `next` of the previous page.", {**TEXT, "pattern": r"^[0-9]{1,10}\.[0-9]{1,6}:[0-9]{1,18}$"}
-)
-
-
 def _one_of(name: str, text: str, *choices: str) -> Parameter:
     return Parameter(name, text, {"type": "string", "enum": list(choices)})
 
@@ -236,10 +255,6 @@ def _act(what: str, body: type, target: str) -> Operation:
     )
 
 
-# Routes that match several paths.
-SEVERAL: Mapping[str, tuple[str, ...]] = {
-    "/ops/api/{what}/act": tuple(f"/ops/api/{what}/act" for what in ("sessions", "inbox", "outbox"))
-}
 OPERATIONS: Mapping[Served, Operation] = {
     ("GET", "/ops/api/overview"): _show("State of the gateway, counts, instances, platforms and recoveries.", shapes.Overview),
     ("GET", "/ops/api/turns"): _show(
@@ -280,15 +295,6 @@ OPERATIONS: Mapping[Served, Operation] = {
         body=Body(None), answers={200: ResponseDoc("Committed.", schema={"type": "object"})},
     ),
 }  # fmt: skip
-
-
-# Descriptions of the OpenAI API, as far as this gateway has it.
-
-
-V1_TAG = "openai"
-HEADER: Schema = {"type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$"}
-SESSION = Parameter("X-Everturn-Session", "The gateway keeps the conversation under this name.", HEADER, "header")
-REPEAT = Parameter("Idempotency-Key", "A repeated request with the same key gets the same answer.", HEADER, "header")
 
 
 class ErrorDetail(msgspec.Struct, frozen=True):
@@ -370,8 +376,6 @@ def _v1_look(summary: str, shape: type, *parameters: Parameter) -> Operation:
     return Operation(summary=summary, tag=V1_TAG, parameters=parameters, answers=answers, errors=ErrorBody)
 
 
-_NAME = Parameter("model", "The agent.", {"type": "string", "minLength": 1}, "path")
-_ID = Parameter("response_id", "The response.", {"type": "string", "minLength": 1}, "path")
 V1: Mapping[Served, Operation] = {
     ("POST", "/v1/chat/completions"): _ask("Talk to an agent.", CompletionRequest, Completion),
     ("POST", "/v1/responses"): _ask("Talk to an agent.", Input, Response),
@@ -379,3 +383,42 @@ V1: Mapping[Served, Operation] = {
     ("GET", "/v1/models"): _v1_look("The agents.", ModelList),
     ("GET", "/v1/models/{model}"): _v1_look("One agent.", Model, _NAME),
 }
+
+
+class OpenApi:
+    """Serves the document; made once, at the first request, because the routes do not change."""
+
+    def __init__(self, routes: Iterable[BaseRoute], message_chars: int, *, programs: bool = False) -> None:
+        self._routes = [each for each in routes if isinstance(each, Route)]
+        self._chars = message_chars
+        self._programs = programs  # whether the OpenAI API is served
+        self._made: bytes | None = None
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [Route(PATH, self.show, methods=["GET"])]
+
+    async def show(self, _: Request) -> HttpResponse:
+        """`GET /openapi.json`."""
+        self._made = self._made or encode(self.document())
+        return HttpResponse(self._made, 200, NO_STORE, "application/json")
+
+    def served(self) -> list[Served]:
+        """Return all endpoints: those of the chats and of the OpenAI API, which have no routes, and all routes but the page's files."""
+        found = [*chats(self._chars), *(V1 if self._programs else ()), ("GET", PATH)]
+        for each in self._routes:
+            paths = SEVERAL.get(each.path, (plain(each.path),))
+            for method in sorted(each.methods or ()):
+                found += [(method, path) for path in paths if not _is_file(method, path)]
+        return found
+
+    def document(self) -> Schema:
+        """Return the document."""
+        return document(self.served(), described(self._chars))
+
+
+def _is_file(method: str, path: str) -> bool:
+    """Whether this is a file of the page, which programs do not need; or a HEAD, which comes with GET."""
+    return method == "HEAD" or (
+        method == "GET" and (path in OPEN_PAGES or is_page(path) or path.startswith("/assets/"))
+    )

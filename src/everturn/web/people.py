@@ -1,4 +1,4 @@
-"""Who may speak and where: pairing codes, requests, and the chat directory."""
+"""People and chats over HTTP, for `everturn pair` and `everturn channels`: pairing codes, access requests, and the chat directory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from everturn.people.rules import people_texts
 from everturn.people.rules.admission import clean_code, clean_name, is_person
 from everturn.people.rules.directory import ALIAS_CHARS, KnownChat, at_address, kinds, plain
 from everturn.store.interface import Store
-from everturn.web.wire.bodies import json_response, small_body
-from everturn.web.wire.requests import BadRequest, whole_number
+from everturn.web.wire.requests import BadRequest, json_response, small_body, whole_number
 
 LONGEST_ID = 19  # digits, of what is said again
 TOO_MANY = 429
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[^\s\x00]{1,400}")
 
 
 class PeopleDesk(Protocol):
@@ -189,12 +189,6 @@ class Pairing:
             raise BadRequest(str(error)) from None
         except NotApproved as error:
             raise HTTPException(error.status, str(error)) from None
-
-
-# The chat directory over HTTP, for `everturn channels`.
-
-
-_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9_]*:[^\s\x00]{1,400}")
 
 
 class AliasRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Texts of HTTP errors: why a request was denied, and what to do."""
+"""Why a request was denied, and what to do: the texts of HTTP errors."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ WRONG_ORIGIN = "this request was made by a page of another site; only the gatewa
 TOO_MANY_WINDOWS = "this conversation is open in too many windows; close one, and this one continues by itself"
 LEAVE_ROOM = "this client has as many event streams open as are left for all other clients; close one"
 NO_ROOM = "this gateway has too many open connections; try again later"
+CANNOT_LOOK_UP = "the database does not answer, so no key and no login code can be checked; try again later"
 
 
 def too_many_streams(most: int) -> str:
@@ -47,9 +48,6 @@ def not_in_scope(name: str, wanted: Iterable[str]) -> str:
 def only_the_owner(name: str) -> str:
     """A key was used where only the owner may act."""
     return f"only the owner may do this, on the page or with the home's token; the key {name!r} may not"
-
-
-CANNOT_LOOK_UP = "the database does not answer, so no key and no login code can be checked; try again later"
 
 
 def too_fast(per_minute: float) -> str:

@@ -1,4 +1,4 @@
-"""Keys and logins: made, listed and revoked."""
+"""Access keys and browser logins over HTTP: made, listed and revoked."""
 
 from __future__ import annotations
 
@@ -28,14 +28,21 @@ from everturn.people.rows.access import (
 )
 from everturn.people.rules.access import GRANTABLE
 from everturn.store.interface import Store
+from everturn.web import texts
 from everturn.web.access import THE_OWNER, Access, address_of, hashed, visitor_of
-from everturn.web.rules import web_texts
-from everturn.web.wire.bodies import json_response, small_body
-from everturn.web.wire.requests import BadRequest, query_of
+from everturn.web.wire.requests import BadRequest, json_response, query_of, small_body
 
 MARK = "ev_"
 PREFIX_CHARS = len(MARK) + 6
 NAME_CHARS = 64
+LOGIN_S = 900.0
+VISIT_S = 30 * 86_400.0
+BROWSER_CHARS = 200
+REFUSALS = {
+    LoginOutcome.UNKNOWN: texts.LOGIN_UNKNOWN,
+    LoginOutcome.USED: texts.LOGIN_USED,
+    LoginOutcome.EXPIRED: texts.LOGIN_EXPIRED,
+}
 
 
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,7 +64,7 @@ async def make_key(store: Store, clock: Clock, name: str, scopes: tuple[str, ...
     check_key(name, scopes)
     secret = MARK + secrets.token_urlsafe(32)
     if not await store.run(add_key, hashed(secret), name, secret[:PREFIX_CHARS], scopes, clock.now(), made_by):
-        raise Taken(web_texts.name_taken(name))
+        raise Taken(texts.name_taken(name))
     return secret
 
 
@@ -112,7 +119,7 @@ class Keys:
         with_made = query_of(request.scope).get("made") == "1"
         revoked = await self._store.run(revoke_key, name, self._clock.now(), with_made=with_made)
         if revoked is None:
-            raise HTTPException(404, web_texts.no_such_key(name[:NAME_CHARS]))
+            raise HTTPException(404, texts.no_such_key(name[:NAME_CHARS]))
         self._access.on_end()
         return json_response({"revoked": name, "also": list(revoked.also), "left": list(revoked.left)})
 
@@ -123,20 +130,6 @@ def key_json(key: AccessKey) -> Json:
         "name": key.name, "prefix": key.prefix, "scopes": list(key.scopes), "made_at": key.made_at,
         "used_at": key.used_at, "revoked_at": key.revoked_at, "made_by": key.made_by, "maker_revoked": key.maker_revoked,
     }  # fmt: skip
-
-
-# Browser login and logout. The code of a login link is in its fragment and the page posts it, so no log or history
-# has it.
-
-
-LOGIN_S = 900.0
-VISIT_S = 30 * 86_400.0
-BROWSER_CHARS = 200
-REFUSALS = {
-    LoginOutcome.UNKNOWN: web_texts.LOGIN_UNKNOWN,
-    LoginOutcome.USED: web_texts.LOGIN_USED,
-    LoginOutcome.EXPIRED: web_texts.LOGIN_EXPIRED,
-}
 
 
 class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,7 +154,10 @@ class Login:
 
 
 class Visits:
-    """Makes login codes and logs browsers in and out."""
+    """Makes login codes and logs browsers in and out.
+
+    The code of a login link is in its fragment and the page posts it, so no log or history has it.
+    """
 
     def __init__(self, access: Access, store: Store, clock: Clock) -> None:
         self._access = access
@@ -205,7 +201,7 @@ class Visits:
         # write that times out may still use the code up, and nobody would have the cookie.
         right = await self._access.look_up(partial(self._store.read, is_login, hashed(code), now))
         if wait is not None and not right:
-            raise HTTPException(429, web_texts.TOO_MANY_LOGINS, {"retry-after": str(int(wait) + 1)})
+            raise HTTPException(429, texts.TOO_MANY_LOGINS, {"retry-after": str(int(wait) + 1)})
         browser = request.headers.get("user-agent", "")[:BROWSER_CHARS]
         trying = partial(self._store.run, log_in, hashed(code), hashed(secret), browser, now, now + VISIT_S)
         outcome = await self._access.look_up(trying)

@@ -29,14 +29,15 @@ from everturn.sessions.rows.conversations import (
 from everturn.sessions.rows.entries import find_entry
 from everturn.store.interface import Op, Store, sql
 from everturn.web.access import Access, access_check
-from everturn.web.chat.events import EventStreams, Watched
-from everturn.web.chat.messages import Chats, Messages
-from everturn.web.wire.bodies import NO_STORE, json_response
+from everturn.web.events import EventStreams, Watched
+from everturn.web.messages import Chats, Messages
 from everturn.web.wire.requests import (
+    NO_STORE,
     BadRequest,
     CompleteResponse,
     answer,
     encode,
+    json_response,
     place_of,
     query_of,
     refusal,
@@ -45,6 +46,13 @@ from everturn.web.wire.requests import (
 )
 
 SESSION_OF_KEY = "SELECT 1 FROM session WHERE session_id=$1 AND key=$2"
+MOST_MESSAGES = 10_000
+LISTED = 200
+MOST_LISTED = 1_000
+SEARCH_CHARS = 200
+RESULT_CHARS = 4_000
+KNOWN = 10_000
+ALL_OF_WEB = "all of web"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +86,6 @@ def timelines(names: list[str]) -> Op[list[Json]]:
         for message in (yield from explain(name)):
             found.setdefault((message["platform"], message["account"], message["id"]), message)
     return list(found.values())
-
-
-# The transcript of a chat's session, as JSON.
-
-
-MOST_MESSAGES = 10_000
 
 
 class TranscriptCall(msgspec.Struct, frozen=True):
@@ -140,17 +142,6 @@ class Transcripts:
 def _line(row: Message) -> TranscriptRow:
     calls = [TranscriptCall(call.id, call.name, call.arguments) for call in row.calls]
     return TranscriptRow(row.role, row.content, calls, row.call_id, row.at, row.outcome)
-
-
-# The page's own endpoints: the list of conversations, one conversation, its events, and its messages.
-
-
-LISTED = 200
-MOST_LISTED = 1_000
-SEARCH_CHARS = 200
-RESULT_CHARS = 4_000
-KNOWN = 10_000
-ALL_OF_WEB = "all of web"
 
 
 class PageRow(msgspec.Struct, frozen=True, omit_defaults=True):

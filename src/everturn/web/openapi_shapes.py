@@ -1,4 +1,4 @@
-"""The shapes of requests and answers."""
+"""The types of requests and responses that the OpenAPI document describes."""
 
 from __future__ import annotations
 
@@ -282,9 +282,6 @@ class FileKept(ApiResponse, frozen=True):
     size: int
     type: str
     url: str
-
-
-# Response types of the operator's endpoints.
 
 
 class Overview(msgspec.Struct, frozen=True):

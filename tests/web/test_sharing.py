@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.web.rules.sharing import may_take
+from everturn.web.wire.limits import may_take
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from everturn.errors import StoreError, StoreUnavailable
 from everturn.model import Delta, Event, Hint
 from everturn.outbox.rows.replies import event_range, events_after
 from everturn.store.interface import Store
-from everturn.web.rules import web_texts
-from everturn.web.rules.sharing import may_take
+from everturn.web import texts
+from everturn.web.wire.limits import may_take
 from everturn.web.wire.requests import answer, encode, not_now, refusal, retry_after
 
 __all__ = ["Delta", "EventSource", "EventStreams", "Watched"]
@@ -63,7 +63,7 @@ class Watched:
     person: str = ""
     admitted: Callable[[], Awaitable[bool]] | None = None
     most: int = MOST_OF_ONE  # streams of this person
-    too_many: str = web_texts.TOO_MANY_WINDOWS
+    too_many: str = texts.TOO_MANY_WINDOWS
     added: bool = False  # send only what was added to a text
 
 
@@ -101,7 +101,7 @@ class EventStreams:
             await answer(send, not_now(f"{self._most} event streams are open; close one"))
             return
         if person and not may_take(self._persons[person], watched.most, free):
-            many = watched.too_many if self._persons[person] >= watched.most else web_texts.LEAVE_ROOM
+            many = watched.too_many if self._persons[person] >= watched.most else texts.LEAVE_ROOM
             await answer(send, refusal(429, many, retry_after(FULL_S)))
             return
         feeding = asyncio.ensure_future(feed.run())

@@ -24,13 +24,13 @@ from everturn.home.rules import Upload, clean_file_name, served_as
 from everturn.inbox.rows.inbox import Accepted, AcceptOutcome
 from everturn.model import Inbound, SessionSource
 from everturn.web.access import visitor_of
-from everturn.web.wire.bodies import json_response
 from everturn.web.wire.requests import (
     BadRequest,
     CompleteResponse,
     answer,
     encode,
     header_of,
+    json_response,
     not_now,
     refusal,
     retry_after,
@@ -40,6 +40,22 @@ Accept = Callable[[Inbound], Awaitable[Accepted]]
 # A character of a JSON string is at most two escapes of six bytes.
 BYTES_PER_CHAR = 12
 ROOM_FOR_THE_REST = 65_536
+_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+FOLDER = Path(__file__).parent / "page"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
+}
+NAMED = {
+    "/": "index.html",
+    "/ops": "ops/ops.html",
+    "/login": "login.html",
+    "/offline.js": "offline.js",
+    "/favicon.ico": "icon.svg",
+}
 
 
 class Chats(Protocol):
@@ -135,16 +151,12 @@ def _refusal(error: EverturnError) -> CompleteResponse:
             return not_now(f"the message is not stored yet: {error}; send it again with the same id")
 
 
-# Upload and download of files in conversations: limited in size, and never served as anything that could run.
-# A message refers to a file by its path (`/files/ID/NAME`), in Markdown. A file is complete on disk before the
-# response returns its path (`everturn.home.files`).
-
-
-_ID = re.compile(r"[A-Za-z0-9_-]{22}")
-
-
 class FileEndpoints:
-    """The endpoints of files."""
+    """Upload and download of files: limited in size, and never served as anything that could run.
+
+    A message refers to a file by its path (`/files/ID/NAME`), in Markdown. A file is complete on disk before the response
+    returns its path (`everturn.home.files`).
+    """
 
     def __init__(self, media: Media) -> None:
         self._media = media
@@ -195,27 +207,6 @@ async def _not_empty(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         raise BadRequest("the file is empty")
 
 
-# Serves the files of the chat page and the operations page, read once at start. They contain no data of anybody, so
-# they need no login; the data that they show does.
-
-
-FOLDER = Path(__file__).parents[1] / "page"
-TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".webmanifest": "application/manifest+json",
-}
-NAMED = {
-    "/": "index.html",
-    "/ops": "ops/ops.html",
-    "/login": "login.html",
-    "/offline.js": "offline.js",
-    "/favicon.ico": "icon.svg",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class PageFile:
     """One file as it is served."""
@@ -238,7 +229,10 @@ def read_page(folder: Path = FOLDER) -> dict[str, PageFile]:
 
 
 class PageFiles:
-    """`GET /`, `/ops`, `/login` and `/assets/...`. Browsers revalidate their copy each time."""
+    """`GET /`, `/ops`, `/login` and `/assets/...`. Browsers revalidate their copy each time.
+
+    They contain no data of anybody, so they need no login; the data that they show does.
+    """
 
     def __init__(self) -> None:
         self._files = read_page()
