@@ -21,8 +21,7 @@ from everturn.agent.toolbox import Tool
 from everturn.agent.tools.arguments import OutputSettings, output_tools
 from everturn.agent.tools.fetch import FetchSettings, fetch_tools
 from everturn.agent.tools.files import FilesSettings, files_tools
-from everturn.agent.tools.memory import MemorySettings, memory_tools
-from everturn.agent.tools.search import SearchSettings, search_tools
+from everturn.agent.tools.memory import MemorySettings, SearchSettings, memory_tools, search_tools
 from everturn.agent.tools.send import SendSettings, send_tools
 from everturn.agent.tools.shell import ShellSettings, shell_tools
 from everturn.cli.commands import COMMANDS, everturn

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import pytest
 
-from everturn.agent.elsewhere import OUTCOME_UNKNOWN, WireSettings
 from everturn.agent.endpoint import EndpointAgent
+from everturn.agent.wire import OUTCOME_UNKNOWN, WireSettings
 from everturn.testing import FakePlatform, World
 from tests.agent.test_process import Swift
 from tests.house import ROOT

@@ -8,8 +8,7 @@ import pytest
 
 from everturn.agent.demo import DemoAgent, is_for_demo
 from everturn.agent.interface import Agent
-from everturn.agent.local import LocalAgent
-from everturn.agent.local_server import Address, LocalServer
+from everturn.agent.local import Address, LocalAgent, LocalServer
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, World
 from tests.scenes import told, while_time_passes
 from tests.waiting import poll

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from everturn.agent.local import Address, LocalServer, LocalSettings, free_threads, missing, weights
 from everturn.agent.local_program import FIRST_TO_END
-from everturn.agent.local_server import Address, LocalServer, LocalSettings, free_threads, missing, weights
 from everturn.clock import SystemClock
 from everturn.errors import Unanswerable
 from everturn.testing import ManualClock
@@ -21,7 +21,7 @@ LOADED_S = 8 * WAIT_S  # a real model is loaded, on whatever machine this is
 QUESTION = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 12}
 PARENT = """
 import asyncio
-from everturn.agent.local_server import LocalServer
+from everturn.agent.local import LocalServer
 from everturn.clock import SystemClock
 
 async def main():

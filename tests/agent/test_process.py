@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from everturn.agent.elsewhere import OUTCOME_UNKNOWN, WireSettings
 from everturn.agent.process import ProcessAgent
+from everturn.agent.wire import OUTCOME_UNKNOWN, WireSettings
 from everturn.testing import FakePlatform, World
 from tests.house import ROOT
 from tests.scenes import EAGER, die

@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 import httpx2
 
-from everturn.agent.elsewhere import AgentGone, WireAgent, WireSettings
 from everturn.agent.interface import Answer, TurnContext
-from everturn.agent.wire import ProtocolViolation
+from everturn.agent.wire import AgentGone, ProtocolViolation, WireAgent, WireSettings
 from everturn.clock import Clock
 from everturn.errors import Unanswerable
 from everturn.http_client import HttpClient

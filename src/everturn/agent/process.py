@@ -13,9 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from everturn.agent.elsewhere import AgentGone, WireAgent, WireSettings
 from everturn.agent.interface import Answer, TurnContext
-from everturn.agent.wire import ProtocolViolation
+from everturn.agent.wire import AgentGone, ProtocolViolation, WireAgent, WireSettings
 from everturn.clock import Clock
 from everturn.errors import Unanswerable
 from everturn.turns.rules.turns import PREFIX

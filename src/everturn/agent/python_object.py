@@ -1,14 +1,34 @@
-"""The agent of `kind = "python"`: an object, a class or an async function of the owner's module."""
+"""Objects of the owner's modules, named in the settings as `MODULE:OBJECT`; and those that are agents (`kind = "python"`)."""
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.errors import ConfigError
-from everturn.objects import load_object
+
+
+def look_in(home: Path) -> None:
+    """Add the home to the import path, so that its modules are found."""
+    if str(home) not in sys.path:
+        sys.path.append(str(home))  # at the end: nothing in the home takes the place of a library
+
+
+def load_object(name: str) -> Any:
+    """Import the object with this name. Raises ConfigError with the reason. Imports code: not for the event loop."""
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # whatever somebody else's module raises
+        raise ConfigError(f"{name} cannot be loaded: {type(error).__name__}: {error}") from error
+    return found
 
 
 class FunctionAgent:

@@ -13,19 +13,19 @@ import structlog
 from everturn.agent.cache import Cache
 from everturn.agent.demo import DemoAgent
 from everturn.agent.interface import Agent, Answer, CanDescribe, TurnContext
-from everturn.agent.rules.agent_texts import no_such_agent
+from everturn.agent.python_object import look_in
+from everturn.agent.rules import no_such_agent
 from everturn.clock import Clock
 from everturn.errors import ConfigError, Unanswerable
 from everturn.model import SessionSource
-from everturn.objects import look_in
 from everturn.sessions.rules.keys import agent_of
 from everturn.settings import MAIN, AgentConfig, CompactionConfig, Config
 
 if TYPE_CHECKING:
-    from everturn.agent.elsewhere import WireSettings
     from everturn.agent.llm.settings import LlmSettings
-    from everturn.agent.local_server import Address, LocalServer
+    from everturn.agent.local import Address, LocalServer
     from everturn.agent.toolbox import ToolSource
+    from everturn.agent.wire import WireSettings
 
 log = structlog.get_logger()
 # Where a provider's libraries look for a key that nobody named.
@@ -157,7 +157,7 @@ def kind_of(config: AgentConfig, lacks_local: Callable[[], str | None]) -> str:
 
 
 def _lacks_local() -> str | None:
-    from everturn.agent.local_server import missing
+    from everturn.agent.local import missing
 
     return missing()
 
@@ -222,8 +222,7 @@ class _Making:
 
     def _make_local(self, config: AgentConfig, table: str) -> Agent:
         from everturn.agent.llm.settings import LlmSettings
-        from everturn.agent.local import INSTRUCTIONS, MODEL, MOST_OUTPUT_TOKENS, LocalAgent
-        from everturn.agent.local_server import LocalServer, LocalSettings
+        from everturn.agent.local import INSTRUCTIONS, MODEL, MOST_OUTPUT_TOKENS, LocalAgent, LocalServer, LocalSettings
 
         numbers = LocalSettings()
         self._server = self._server or LocalServer(self._given.clock, numbers)
@@ -270,7 +269,7 @@ class _Making:
         return EndpointAgent(config.url, key, self._given.clock, self._wire_settings(config, table))
 
     def _wire_settings(self, config: AgentConfig, table: str) -> WireSettings:
-        from everturn.agent.elsewhere import WireSettings
+        from everturn.agent.wire import WireSettings
 
         given = self._instructions(config, table)
         return WireSettings(**given, max_steps=config.max_steps, retries=config.retries, stall_s=config.stall_s)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from everturn.agent.rules.outcomes import providers_of
+from everturn.agent.rules import providers_of
 from everturn.commands.rules.registry import REGISTRY, canonical
 from everturn.errors import ConfigError
 from everturn.inbox.rules import BacklogRule, MediaRules

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from everturn.agent.python_object import load_object, look_in
 from everturn.app.gateway_settings import admission_of, rights_of
 from everturn.clock import Clock
 from everturn.errors import ConfigError
 from everturn.model import SessionSource
-from everturn.objects import load_object, look_in
 from everturn.people.rows.admission import admitted
 from everturn.people.rules.admission import BY_HTTP, AccessVerdict
 from everturn.platform.interface import CanClose, Platform

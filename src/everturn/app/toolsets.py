@@ -135,7 +135,7 @@ class Toolsets:
         return memory_tools(settings, self._parts.store, self._parts.clock)
 
     def _search(self, tools: ToolsConfig) -> list[Tool]:
-        from everturn.agent.tools.search import SearchSettings, search_tools
+        from everturn.agent.tools.memory import SearchSettings, search_tools
         from everturn.home.search_index import SearchIndex
 
         self._index = SearchIndex(self._parts.home / SEARCH_FILE)

@@ -2,15 +2,17 @@
 
 import pytest
 
-from everturn.agent.rules.agent_texts import FailedCall, no_answer, waiting
-from everturn.agent.rules.outcomes import (
+from everturn.agent.rules import (
     OUTCOMES,
     AtLast,
     CallOutcome,
+    FailedCall,
     Move,
     Tries,
     next_move,
+    no_answer,
     wait_before,
+    waiting,
 )
 from tests.house import ROOT
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everturn.agent.rules.outcomes import HIDDEN, scrub
+from everturn.agent.rules import HIDDEN, scrub
 
 
 @pytest.mark.parametrize(

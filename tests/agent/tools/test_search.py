@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.agent.tools.search import SearchSettings, excerpt, search_tools
+from everturn.agent.tools.memory import SearchSettings, excerpt, search_tools
 from everturn.home.search_index import SearchIndex
 from everturn.store.interface import Op, sql
 from tests.agent.tools.benches import Bench

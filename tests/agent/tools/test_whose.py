@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from everturn.agent.elsewhere import WireSettings
 from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.process import ProcessAgent
 from everturn.agent.toolbox import Tool, ToolPlace
 from everturn.agent.tools.shell import ShellSettings, shell_tools
+from everturn.agent.wire import WireSettings
 from everturn.clock import SystemClock
 from everturn.model import Effect, Json, ToolCall
 from everturn.testing import FakePlatform, World

@@ -9,6 +9,7 @@ from functools import partial
 
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 
+from everturn.agent import rules
 from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.llm.asking import ModelCaller, ModelInput
 from everturn.agent.llm.compacting import Compacting
@@ -16,8 +17,7 @@ from everturn.agent.llm.freezing import Prompt, frozen_prompt, with_extras
 from everturn.agent.llm.providers import AgentModels
 from everturn.agent.llm.rendering import Anchored, arguments_of, as_kept, extra_of
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.rules import agent_texts
-from everturn.agent.rules.outcomes import CallOutcome
+from everturn.agent.rules import CallOutcome
 from everturn.agent.toolbox import Toolbox, ToolSource
 from everturn.clock import Clock, SystemClock
 from everturn.errors import Spent
@@ -88,7 +88,7 @@ class LlmAgent:
                 work.used.add(call.id)
             await turn.step(text, calls, run, extra=extra, usage=got.used)
             work.steps += 1
-        return Answer(agent_texts.too_many_steps(self._settings.max_steps), cut=True)
+        return Answer(rules.too_many_steps(self._settings.max_steps), cut=True)
 
     def sees(self, turn: TurnContext) -> bool:
         """Whether the turn's first model is given pictures."""

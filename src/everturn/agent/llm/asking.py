@@ -17,16 +17,18 @@ from everturn.agent.llm.pictures import pictures_of
 from everturn.agent.llm.providers import AgentModels, call_settings
 from everturn.agent.llm.rendering import Anchored, rendered
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.rules.agent_texts import FailedCall, no_answer, waiting
-from everturn.agent.rules.outcomes import (
+from everturn.agent.rules import (
     LONG_WAIT_S,
     OUTCOMES,
     AtLast,
     CallOutcome,
+    FailedCall,
     Move,
     Tries,
     next_move,
+    no_answer,
     wait_before,
+    waiting,
 )
 from everturn.clock import Clock
 from everturn.errors import ConfigError, EverturnError, Unanswerable

@@ -15,7 +15,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from everturn.agent.llm.failures import Stalled
-from everturn.agent.rules.outcomes import CallOutcome
+from everturn.agent.rules import CallOutcome
 from everturn.clock import Clock
 from everturn.model import Usage
 

@@ -8,7 +8,7 @@ from everturn.agent.interface import TurnContext
 from everturn.agent.llm.asking import ModelCaller, ModelInput
 from everturn.agent.llm.calls import usage_of
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.rules.outcomes import CallOutcome
+from everturn.agent.rules import CallOutcome
 from everturn.model import Message
 from everturn.sessions.rules.transcript import SUMMARISE, estimated_tokens, rows_to_keep, to_summarise
 

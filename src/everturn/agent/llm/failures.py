@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from pydantic_ai import exceptions as library
 
 from everturn.agent.interface import NO_USAGE
-from everturn.agent.rules.outcomes import CallOutcome, scrub
+from everturn.agent.rules import CallOutcome, scrub
 from everturn.model import Usage
 
 _TOO_LONG = re.compile(

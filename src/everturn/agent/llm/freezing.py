@@ -11,7 +11,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from everturn.agent.interface import TurnContext
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.rules.agent_texts import system_prompt
+from everturn.agent.rules import system_prompt
 from everturn.agent.toolbox import Tool, Toolbox
 from everturn.model import Json, RequestExtras
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from everturn.agent.cache import Cache, CachedValue
 from everturn.agent.llm.settings import LlmSettings
-from everturn.agent.rules.outcomes import provider_of, providers_of
+from everturn.agent.rules import provider_of, providers_of
 from everturn.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from everturn.agent.rules.outcomes import scrub
+from everturn.agent.rules import scrub
 from everturn.agent.toolbox import Ask, Run, Tool, ToolError, ToolPlace, no_approval
 from everturn.agent.tools.arguments import within
 from everturn.agent.tools.children import scrubbed

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from everturn import __version__
-from everturn.agent.rules.outcomes import provider_of
+from everturn.agent.rules import provider_of
 from everturn.commands.rows import sessions
 from everturn.commands.rows.sessions import queued_messages, session_to_set
 from everturn.commands.rows.values import Applied, CommandCall, CommandResult, Terms
