@@ -14,7 +14,7 @@ from bench.disk import kept
 from bench.report import say
 from bench.running import Running
 from everturn.home.folder import Home
-from everturn.store.migrations import SCHEMA
+from everturn.store.engines import SCHEMA
 
 PATTERN = "chat-00000000"
 AT_ONCE = 50_000

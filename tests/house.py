@@ -41,7 +41,7 @@ SHORTEST_LIMIT_S = 1.0
 # `pytest.mark.timeout` ends what hangs: it is no wait for a condition.
 NO_LIMITS = {"pytest.mark.timeout"}
 # What every floor may import of the package: values and names. Beside them rows know the store's interface.
-GROUND = {"__version__", "errors", "ids", "model", "pauses", "settings.names"}
+GROUND = {"__version__", "errors", "ids", "model", "pauses"}
 STORE = "store.interface"
 # The rooms of the package, and who may import what acts in one; all others use a room's rules and rows.
 ROOMS = {"commands", "inbox", "lifecycle", "operator", "outbox", "people", "sessions", "turns"}

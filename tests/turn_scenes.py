@@ -25,7 +25,7 @@ from everturn.lifecycle.settings import Settings
 from everturn.model import ToolCall
 from everturn.settings.config import FILE_NAME, Config, read_config
 from everturn.store.interface import Store
-from everturn.telemetry.collector import open_tracer
+from everturn.telemetry.spans import open_tracer
 from everturn.testing import ManualClock, World
 from everturn.testing.model import ModelServer, ScriptedModel
 from everturn.testing.telegram import TOKEN as BOT_TOKEN

@@ -1,7 +1,9 @@
-"""The HTTP client for all outgoing requests: httpx2, with resets at connect raised as ConnectError."""
+"""The HTTP client for all outgoing requests, and the CA bundle that adapters trust."""
 
 from __future__ import annotations
 
+import ssl
+from functools import cache
 from typing import Any
 
 import httpx2
@@ -36,3 +38,9 @@ def is_reset_at_once(error: AttributeError) -> bool:
         and raised_in is not None
         and raised_in.f_globals.get("__name__") == "anyio.abc._sockets"
     )
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """The TLS context with the CA bundle. Loading it blocks for a tenth of a second, and is done once in a process."""
+    return httpx2.create_ssl_context()

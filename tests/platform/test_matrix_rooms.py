@@ -11,8 +11,7 @@ from everturn.clock import SystemClock
 from everturn.model import Inbound, ReadTo
 from everturn.platform.matrix.adapter import SyncReader
 from everturn.platform.matrix.calls import Homeserver
-from everturn.platform.matrix.history import PAGES
-from everturn.platform.matrix.reading import MatrixReader
+from everturn.platform.matrix.reading import PAGES, MatrixReader
 from everturn.platform.matrix.rooms import Invitations, KnownRooms, MatrixRoom
 from everturn.platform.matrix.rules import LAST_FAILURES, TOO_MUCH, UNREADABLE
 from everturn.platform.matrix.wire import MatrixEvent

@@ -12,6 +12,7 @@ from msgspec.structs import replace as replace_in
 
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.home.files import Media
+from everturn.http_client import trusted
 from everturn.inbox.rules import in_reply
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.outbox.rules.text import utf16
@@ -20,7 +21,6 @@ from everturn.platform import interface
 from everturn.platform.interface import Choice, Contact, Outgoing
 from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.wire import WANTED, done
-from everturn.platform.tls import trusted
 from everturn.testing import ManualClock, ScriptedAgent, World
 from everturn.testing.platform import Pauses
 from everturn.testing.telegram import BOT_ID, TOKEN, group, topic, upgrade

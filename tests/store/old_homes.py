@@ -3,8 +3,8 @@
 import shutil
 from pathlib import Path
 
+from everturn.store.engines import SCHEMA
 from everturn.store.interface import Op, sql
-from everturn.store.migrations import SCHEMA
 from everturn.store.open import open_store
 
 HOMES = Path(__file__).parent / "homes"

@@ -17,7 +17,7 @@ import apsw
 import pytest
 
 from everturn.errors import ConfigError, StoreUnavailable, StoreUnusable
-from everturn.store.address import sqlite_path, without_password
+from everturn.store.engines import sqlite_path, without_password
 from everturn.store.open import open_store
 from everturn.store.sqlite import SQLiteStore
 from tests.postgres import PostgresServer, free_port, make_directory, unprivileged_account

@@ -14,8 +14,8 @@ import pytest
 
 from everturn.errors import StoreUnavailable, StoreUnusable
 from everturn.outbox.rows.replies import ADD_REPLY
+from everturn.store.engines import SCHEMA, load
 from everturn.store.interface import Op, sql
-from everturn.store.migrations import SCHEMA, load
 from everturn.store.sqlite import SQLiteStore
 from everturn.store.sqlite_file import SQLiteFile
 from everturn.store.sqlite_threads import texts

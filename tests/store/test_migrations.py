@@ -7,8 +7,8 @@ import asyncpg
 import pytest
 
 from everturn.errors import StoreUnusable
+from everturn.store.engines import SCHEMA, load, missing
 from everturn.store.interface import Op, Rows, sql
-from everturn.store.migrations import SCHEMA, load, missing
 from everturn.store.open import open_store
 from everturn.store.postgres import PostgresStore
 from everturn.store.postgres_server import MIGRATION_LOCK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -40,10 +41,8 @@ from everturn.settings import MAIN, Config, ServerConfig
 from everturn.settings.config import Loaded
 from everturn.store.interface import Store
 from everturn.store.open import open_store
-from everturn.telemetry.collector import open_tracer
-from everturn.telemetry.logs import set_up_logs
 from everturn.telemetry.observing import watch_delay
-from everturn.telemetry.spans import Tracer
+from everturn.telemetry.spans import Tracer, open_tracer
 from everturn.web import texts as web_texts
 from everturn.web.app import Hooks, WebApp
 from everturn.web.conversations import About
@@ -75,6 +74,23 @@ def serve(loaded: Loaded, home: Home) -> int:
     if code == EXIT_RESTART and not process.supervised:
         os.execv(sys.executable, [sys.executable, "-P", "-m", "everturn", *sys.argv[1:]])  # noqa: S606  ourselves again
     return code
+
+
+def set_up_logs() -> None:
+    """Configure logging. The log has events of the process; the timeline of each message is in the database."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
 
 
 def tune_interpreter() -> None:
@@ -310,9 +326,6 @@ class Process:
             os._exit(EXIT_FAILED)
         self._asked_at = self._asked_at or now
         self.request_stop("stop", f"signal {signal.Signals(number).name}")
-
-
-# Builds the parts of the HTTP server from the settings: the page, the APIs, its limits, and the first login link.
 
 
 def media_of(home: Home, config: Config) -> Media:

@@ -18,7 +18,7 @@ from everturn.home.folder import Holder, Home, HomeLock, holder
 from everturn.operator.rules import operator_texts
 from everturn.people.rules import people_texts
 from everturn.settings.config import read_config
-from everturn.store.address import sqlite_path
+from everturn.store.engines import sqlite_path
 from everturn.web import texts as web_texts
 
 T = TypeVar("T")

@@ -36,9 +36,8 @@ from everturn.platform.connected import Contacts, Platforms
 from everturn.platform.interface import CanPull, Platform
 from everturn.sessions.rules import notices
 from everturn.store.interface import Store
-from everturn.telemetry.observing import Observing
+from everturn.telemetry.observing import Observing, Traces
 from everturn.telemetry.spans import Tracer
-from everturn.telemetry.traces import Traces
 from everturn.turns.approvals import Approvals
 from everturn.turns.attempt import TurnEnvironment
 from everturn.turns.recovery import REASONS, Recovery, Report

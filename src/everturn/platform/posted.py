@@ -13,6 +13,9 @@ from everturn.sessions.rules.keys import PROGRAMS, SINGLE_CALL
 ID_CHARS = 200
 CHAT_CHARS = 200
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+OWNER = "owner"
+SESSION_CHARS = 200
+KEY_CHARS = 255
 
 
 class Post(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,41 +90,24 @@ def fit_name(what: str, text: str, longest: int) -> str:
     return text
 
 
-# The HTTP platform `api`: programs post messages and watch events.
-
-
-__all__ = ["CHAT_CHARS", "ID_CHARS", "ApiPlatform", "unique_id"]
-
-
 class ApiPlatform(PostedPlatform):
     """Programs that post messages and watch events over HTTP. A program with a key is known by the key's name."""
 
     name = "api"
 
 
-# The platform `web`: the owner at the gateway's own page. Each conversation is a chat of its own.
-
-
-OWNER = "owner"
-
-
 class WebPlatform(PostedPlatform):
-    """The chat page. Whoever is logged in is the owner; other people use other platforms."""
+    """The chat page. Whoever is logged in is the owner; other people use other platforms. Each conversation is a chat."""
 
     name = "web"
     person = OWNER
 
 
-# The platform `v1`: programs that speak the OpenAI API. Nothing is sent to these: the request's row leads to its
-# answer.
-
-
-SESSION_CHARS = 200
-KEY_CHARS = 255
-
-
 class V1Platform:
-    """One client is a chat, and each of its sessions a thread there: no client reaches another's."""
+    """Programs that speak the OpenAI API. One client is a chat, each of its sessions a thread there: no client reaches another's.
+
+    Nothing is sent to these: the request's row leads to its answer.
+    """
 
     name = PROGRAMS
     account = ""

@@ -62,14 +62,11 @@ def trimmed(text: str, first: str, last: str) -> str:
     return whole[: ends.start()].rstrip() if ends else rest
 
 
-# Whether a platform receives. Being connected proves nothing: it must have answered lately.
-
-
 RECENT_S = 150.0  # a poll lasts 30 seconds, or a minute: twice that, and some
 
 
 class Reach(StrEnum):
-    """The connection state of a platform."""
+    """The connection state of a platform. Being connected proves nothing: it must have answered lately."""
 
     OPEN = "open"  # its clients connect to us
     READING = "reading"
@@ -99,11 +96,6 @@ def reach_text(state: str, trouble: str | None, since: str) -> str:
             return f"connecting{began}"
         case _:
             return state
-
-
-# Converts Markdown, as models write it, to HTML. What is not understood stays as it was written.
-# Platforms understand different tags; a dialect says which. Tags are closed in the order in which they were opened,
-# so that no platform has a reason to refuse them.
 
 
 # No pattern goes back over what it took (`*+`): else a line of the right marks takes the square or the cube of its length.
@@ -140,7 +132,10 @@ class Dialect:
 
 
 def to_html(text: str, dialect: Dialect) -> str:
-    """The text with its Markdown as HTML."""
+    """The text with its Markdown, as models write it, as HTML. What is not understood stays as it was written.
+
+    Tags are closed in the order in which they were opened, so that no platform has a reason to refuse them.
+    """
     out, lines, place, before_block = "", text.split("\n"), 0, True
     while place < len(lines):
         html, place, block = _next(lines, place, dialect)

@@ -1,4 +1,5 @@
-"""The settings of agents, their tools and routes, and what they must satisfy together."""
+"""The settings of agents, their tools and routes, and the checks of settings that need or contradict each other."""
+# ruff: noqa: RUF009  `setting`, `section` and `named` make dataclass fields
 
 from __future__ import annotations
 
@@ -8,16 +9,17 @@ from dataclasses import astuple, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from everturn.settings.core import CHAT_TYPES
-from everturn.settings.names import CHAT_NAME, PLATFORM_NAME
-from everturn.settings.rules import named, nearest, section, setting, shown
+from everturn.settings.rules import CHAT_NAME, PLATFORM_NAME, named, nearest, section, setting, shown
 
 if TYPE_CHECKING:
     from everturn.settings import Config
 
-
 MAIN = "main"
 KINDS = ("auto", "demo", "llm", "local", "python", "process", "http")
 AGENT_NAME = r"[a-z][a-z0-9_-]{0,31}"
+BUILT_IN = ("files", "shell", "fetch", "memory", "search", "send")
+EVERY = "*"
+NEEDS = {"llm": "model", "python": "object", "process": "command", "http": "url"}
 
 
 def _model_problem(model: str) -> str | None:
@@ -180,15 +182,6 @@ class RouteConfig:
     person: str = setting("", "Only for this person. Empty: for everybody.", form="the platform's id of the person")
 
 
-# `[tools]` and its tables, `[mcp.NAME]`: the agent's tools. Each is off unless it is switched on.
-
-
-# ruff: noqa: RUF009  `setting` and `section` make dataclass fields
-
-
-BUILT_IN = ("files", "shell", "fetch", "memory", "search", "send")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesConfig:
     """`[tools.files]`."""
@@ -347,13 +340,6 @@ class McpConfig:
     trust_hints: bool = setting(False, "Trust what the server says about the effects of its own tools.")
     start_s: float = setting(20.0, "How many seconds the server may take to start.", between=(1, 3_600))
     call_s: float = setting(120.0, "How many seconds a call may take.", between=(1, 86_400))
-
-
-# Checks across settings: settings that need each other, names that must exist, routes that contradict.
-
-
-EVERY = "*"
-NEEDS = {"llm": "model", "python": "object", "process": "command", "http": "url"}
 
 
 def problems_of(config: Config) -> Iterator[str]:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
-from everturn.settings.names import PLATFORM_NAME
-from everturn.settings.rules import named, nearest, setting, shown
+from everturn.settings.rules import PLATFORM_NAME, named, nearest, setting, shown
 
 Reset = Literal["none", "idle", "daily", "both"]
 Resume = Literal["auto", "on_message"]

@@ -1,4 +1,5 @@
 """The settings of what is shown: display, streaming, files, and telemetry."""
+# ruff: noqa: RUF009  `setting` and `named` make dataclass fields
 
 from __future__ import annotations
 
@@ -8,15 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from everturn.settings.agent import url_problem, variable_problem
-from everturn.settings.names import CHAT_NAME, PLATFORM_NAME
-from everturn.settings.rules import named, setting
-
-# ruff: noqa: RUF009  `setting` and `named` make dataclass fields
-
+from everturn.settings.rules import CHAT_NAME, PLATFORM_NAME, named, setting
 
 LONGEST_REACTION = 8
 Silence = Literal["drop", "send"]
 Quote = Literal["groups", "always", "never"]
+LONGEST_CURSOR = 8
 
 
 def _reaction_problem(mark: str) -> str | None:
@@ -79,12 +77,6 @@ class DisplayConfig:
         return {name: getattr(self, name) for name in DisplayOverride.__slots__}
 
 
-# `[streaming]`: how chats show an answer while the agent writes it.
-
-
-LONGEST_CURSOR = 8
-
-
 def _cursor_problem(cursor: str) -> str | None:
     return None if len(cursor) <= LONGEST_CURSOR else f"it has more than {LONGEST_CURSOR} characters"
 
@@ -145,9 +137,6 @@ def given(tables: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-# `[media]`: files that come with messages and files that are sent. How large they may be is in `[limits]`.
-
-
 def _type_problem(kind: str) -> str | None:
     return (
         None
@@ -182,9 +171,6 @@ class MediaConfig:
         form='types such as "application/zip", or "video/*"',
         check=_type_problem,
     )
-
-
-# `[telemetry]`: where the gateway sends traces.
 
 
 def _service_problem(name: str) -> str | None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from everturn.settings.agent import object_problem
-from everturn.settings.names import PLATFORM_NAME, is_name
-from everturn.settings.rules import named, section, setting
+from everturn.settings.rules import PLATFORM_NAME, is_name, named, section, setting
 
 Backlog = Literal["all", "newest", "digest", "ask"]
 OnUnknownDelivery = Literal["mark", "ask", "drop"]

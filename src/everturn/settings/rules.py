@@ -1,4 +1,4 @@
-"""Declares a setting: what it means, which values it takes, and how a value may be shown."""
+"""Declares a setting: what it means, which values and names it takes, and how a value may be shown."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+PLATFORM_NAME = r"[a-z][a-z0-9_]*"
+CHAT_NAME = rf"{PLATFORM_NAME}:.+"
+_FORMS = {"telegram": re.compile(r"-?[0-9]+"), "matrix": re.compile(r"@[^:\s]+:\S+")}
 T = TypeVar("T")
 Check = Callable[[str], str | None]
 """Why a text cannot be the value of a setting; None when it can."""
-
 HIDDEN = "***"
+
+
+def is_name(platform: str, name: str) -> bool:
+    """Whether a person or chat can have this id on the platform; on any other platform every text is one."""
+    form = _FORMS.get(platform)
+    return form is None or form.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

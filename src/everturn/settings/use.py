@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from everturn.settings.names import PLATFORM_NAME
 from everturn.settings.platforms import matrix_problem, telegram_problem
-from everturn.settings.rules import named, section, setting
+from everturn.settings.rules import PLATFORM_NAME, named, section, setting
 
 MOST_TOKENS = 1_000_000_000_000
 MOST_COST = 1_000_000_000

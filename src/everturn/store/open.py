@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everturn.errors import ConfigError
-from everturn.store.address import sqlite_path, without_password
-from everturn.store.death import OnDeath, end_process
-from everturn.store.migrations import SCHEMA
+from everturn.store.engines import SCHEMA, OnDeath, end_process, sqlite_path, without_password
 
 if TYPE_CHECKING:
     from everturn.store.postgres import PostgresStore

@@ -18,9 +18,8 @@ import asyncpg
 import structlog
 
 from everturn.errors import StoreUnavailable
-from everturn.store.death import OnDeath, end_process
+from everturn.store.engines import SCHEMA, OnDeath, end_process, load
 from everturn.store.interface import GRACE_S, Op, P, Rows, sql
-from everturn.store.migrations import SCHEMA, load
 from everturn.store.postgres_server import PostgresServer, is_conflict, is_damage, is_fault
 from everturn.telemetry.meters import StoreMeters
 

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from everturn.errors import ConfigError, StoreError, StoreUnavailable, StoreUnusable
-from everturn.store.address import without_password
-from everturn.store.migrations import CREATE_TABLE, INSERT_VERSION, SELECT_VERSION, TABLE, Migration, missing, tables_of
+from everturn.store.engines import (
+    CREATE_TABLE,
+    INSERT_VERSION,
+    SELECT_VERSION,
+    TABLE,
+    Migration,
+    missing,
+    tables_of,
+    without_password,
+)
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]

@@ -12,9 +12,8 @@ from typing import Self, TypeVar
 import apsw
 
 from everturn.errors import StoreUnavailable
-from everturn.store.death import OnDeath, end_process
+from everturn.store.engines import SCHEMA, OnDeath, end_process, load
 from everturn.store.interface import Op, P
-from everturn.store.migrations import SCHEMA, load
 from everturn.store.sqlite_file import SQLiteFile
 from everturn.store.sqlite_threads import GROUP, Call, Calls, SQLiteReader, SQLiteWriter
 from everturn.telemetry.meters import StoreMeters, merged

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import apsw
 
 from everturn.errors import StoreError, StoreUnavailable, StoreUnusable
-from everturn.store.migrations import CREATE_TABLE, INSERT_VERSION, SELECT_VERSION, TABLE, Migration, missing
+from everturn.store.engines import CREATE_TABLE, INSERT_VERSION, SELECT_VERSION, TABLE, Migration, missing
 
 STATEMENTS = 64  # apsw looks through all of them for each execution, so not more than we use
 BUSY_MS = 1000  # how long to wait for another program that locks the file

@@ -19,7 +19,7 @@ import apsw
 import structlog
 
 from everturn.errors import StoreUnavailable
-from everturn.store.death import OnDeath
+from everturn.store.engines import OnDeath
 from everturn.store.interface import Op
 from everturn.store.sqlite_file import DAMAGED, ENVIRONMENTAL, SQLiteFile
 from everturn.telemetry.meters import GROUPS, INSTANT, Histogram

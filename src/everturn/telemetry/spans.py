@@ -1,5 +1,7 @@
-"""Spans of a message's trace. Their ids are derived from durable numbers, so that every process of the gateway computes
-the same trace id, and nothing is stored for it.
+"""Spans of a message's trace, and the tracer that exports them. OpenTelemetry is loaded only if the settings name a collector.
+
+The ids of spans are derived from durable numbers, so that every process of the gateway computes the same trace id, and nothing
+is stored for it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,9 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from everturn.errors import ConfigError
+from everturn.settings import TelemetryConfig
 
 Attributes = Mapping[str, str | int | float | bool]
 WHOLE = "message"  # the place of a trace's first span
@@ -63,3 +68,25 @@ class TraceIds:
 def is_sampled(trace_id: int, ratio: float) -> bool:
     """Whether this trace is sampled; the same for all of its spans, in every process."""
     return (trace_id & 0xFFFF_FFFF_FFFF_FFFF) < ratio * 2**64
+
+
+def open_tracer(config: TelemetryConfig, env: Mapping[str, str]) -> Tracer | None:
+    """Return the tracer; None where no collector is set, or no message is sampled. Raises ConfigError with what is missing."""
+    if not config.endpoint or not config.sample_ratio:
+        return None
+    if config.headers_env and config.headers_env not in env:
+        raise ConfigError(f"telemetry.headers_env names the variable {config.headers_env}, which is not set")
+    try:
+        from everturn.telemetry.otel import OtelTracer  # noqa: PLC0415  its library is optional
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise ConfigError(
+            "telemetry.endpoint names a collector, but the library for it is missing: pip install everturn[otel]"
+        ) from error
+    return OtelTracer(
+        endpoint=config.endpoint,
+        service=config.service_name,
+        headers=env.get(config.headers_env, ""),
+        ratio=config.sample_ratio,
+    )

@@ -1,4 +1,8 @@
-"""A clock that a test moves, and waits for conditions."""
+"""A clock that a test moves, and time limits for what a test waits for.
+
+A wait that fails does so after 15 seconds and reports what was seen instead. On a slow machine EVERTURN_TEST_PATIENCE stretches
+all of them: 3 means three times as long.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
+
+PATIENCE = float(os.environ.get("EVERTURN_TEST_PATIENCE") or 1)
+WAIT_S = 15.0 * PATIENCE
 
 
 class ManualClock:
@@ -53,15 +60,6 @@ class ManualClock:
 
 async def _wait(due: asyncio.Future[None]) -> None:
     await due
-
-
-# Time limits of tests for what must happen, and the report when it did not.
-# A wait that fails does so after 15 seconds and reports what was seen instead. On a slow machine
-# EVERTURN_TEST_PATIENCE stretches all of them: 3 means three times as long.
-
-
-PATIENCE = float(os.environ.get("EVERTURN_TEST_PATIENCE") or 1)
-WAIT_S = 15.0 * PATIENCE
 
 
 class NotSeen(TimeoutError):

@@ -21,8 +21,8 @@ from everturn.people.rows.access import (
     log_out,
     revoke_key,
 )
+from everturn.store.engines import SCHEMA
 from everturn.store.interface import Op, Store, sql
-from everturn.store.migrations import SCHEMA
 from everturn.store.open import open_store
 
 

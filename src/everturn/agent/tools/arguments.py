@@ -1,4 +1,4 @@
-"""What tools share: their arguments, their limits and their outputs."""
+"""What tools share: their arguments, time limits, and the tool `read_output` for outputs that the transcript shortens."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from everturn.store.interface import Store
 from everturn.turns.rows.turns import read_page
 from everturn.turns.rules.turns import parse_output_id
 
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+T = TypeVar("T")
+UNWIND_S = 5.0  # for cancelled work to end; what ignores the cancellation is left to itself
+
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The parameters of one tool. They never decide for whom a tool acts: that comes from the turn."""
@@ -27,9 +31,6 @@ A = TypeVar("A", bound=Arguments)
 def says(text: str) -> msgspec.Meta:
     """The description of a parameter, for the model."""
     return msgspec.Meta(description=text)
-
-
-Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 def tool(
@@ -67,15 +68,8 @@ def schema(arguments: type[Arguments]) -> Json:
     return {name: value for name, value in inner.items() if name not in {"title", "description"}}
 
 
-# Time limits on a given clock, so that tests can advance the time.
-
-
-T = TypeVar("T")
-UNWIND_S = 5.0  # for cancelled work to end; what ignores the cancellation is left to itself
-
-
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Await the work with a time limit; at the limit it is cancelled and TimeoutError raised."""
+    """Await the work with a time limit on this clock; at the limit it is cancelled and TimeoutError raised."""
     limit = asyncio.ensure_future(clock.sleep(seconds))  # first: the time runs before the work does anything
     task = asyncio.ensure_future(work)
     try:
@@ -88,9 +82,6 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=UNWIND_S)
-
-
-# The tool `read_output`: results in the transcript are shortened, the whole output is kept beside it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The tool that fetches web pages: from public addresses only, as text."""
+"""The tool that fetches web pages, as text: public addresses only, checked for every hop and connected to as checked."""
 
 from __future__ import annotations
 
@@ -78,9 +78,6 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
     return address.ipv4_mapped
 
 
-# Extracts the text of a web page in one pass from left to right, in linear time whatever the page holds.
-
-
 _TAG = re.compile(r"/?([a-zA-Z][a-zA-Z0-9]{0,20})")
 _HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]{1,2000})"|'([^']{1,2000})'|([^\s"'>]{1,2000}))""", re.IGNORECASE)
 _SILENT = {
@@ -132,7 +129,10 @@ _LINES = re.compile(r"\s*\n\s*")
 
 
 def text_of(page: str, address: str) -> str:
-    """The visible text of a page, a line for each block; links carry their address."""
+    """The visible text of a page, a line for each block; links carry their address.
+
+    One pass from left to right, in linear time whatever the page holds.
+    """
     title = re.search(r"<title[^>]{0,200}>([^<]{1,300})", page, re.IGNORECASE)
     text = "".join(islice(_pieces(page, address), MOST_PIECES))
     body = _LINES.sub("\n", _SPACES.sub(" ", text)).strip()
@@ -185,10 +185,6 @@ def _target(tag: str, address: str) -> str:
     except ValueError:
         return ""
     return f" ({target})" if target.startswith(("http://", "https://")) and len(target) <= 500 else ""
-
-
-# The tool `fetch_page`: public addresses only, checked for every hop and connected to by the very address that was
-# checked.
 
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]

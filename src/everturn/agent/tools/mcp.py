@@ -1,4 +1,4 @@
-"""Tools of MCP servers, and what a server writes to its standard error."""
+"""MCP servers: their tools, their connections, and what a server writes to its standard error."""
 
 from __future__ import annotations
 
@@ -26,12 +26,18 @@ from everturn.turns.rules.turn_texts import TOO_LONG
 if TYPE_CHECKING:
     from everturn.agent.tools.mcp_link import McpConnection
 
-
 log = structlog.get_logger()
 LINE_CHARS = 1_000
 BUFFERED_BYTES = 8_000  # more than a logged line may have: a secret is removed before its line is cut
 WINDOW_S = 60.0
 WINDOW_LINES = 200  # a program that writes without end must not fill the disk with our log
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MOST_TOOLS = 128
+DESCRIPTION_CHARS = 2_000
+SCHEMA_BYTES = 20_000
+CHECK_S = 10.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
+ALL = "*"
 
 
 class ErrorLog:
@@ -79,18 +85,6 @@ class ErrorLog:
         if self._left_out:
             log.warning("mcp_server_stderr_left_out", server=self._server, lines=self._left_out)
         self._window_began, self._logged, self._left_out = self._clock.monotonic(), 0, 0
-
-
-# The tools of an MCP server. The server starts in the background; only a call to one of its tools waits for it.
-
-
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-MOST_TOOLS = 128
-DESCRIPTION_CHARS = 2_000
-SCHEMA_BYTES = 20_000
-CHECK_S = 10.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
-ALL = "*"
 
 
 class LinkLost(Exception):
@@ -149,7 +143,7 @@ class McpSettings:
 
 
 class McpServer:
-    """One MCP server and the one connection to it."""
+    """One MCP server and the one connection to it. It starts in the background; only a call to one of its tools waits for it."""
 
     def __init__(self, settings: McpSettings, environ: Mapping[str, str], clock: Clock) -> None:
         self._settings = settings

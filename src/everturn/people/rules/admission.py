@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from everturn.model import SessionSource
 from everturn.sessions.rules.keys import Isolation, is_shared
-from everturn.settings.names import is_name
+from everturn.settings.rules import is_name
 
 BY_HTTP = frozenset({"api", "web", "v1"})  # clients there had to show a key, a token or a cookie
 EVERYBODY = "*"

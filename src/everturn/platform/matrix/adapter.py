@@ -1,4 +1,7 @@
-"""The Matrix platform: it syncs with a homeserver, and sends and edits messages there."""
+"""The Matrix platform: an account of its own on a homeserver, through plain requests of the client-server API.
+
+https://spec.matrix.org/latest/client-server-api/
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,7 @@ from everturn.pauses import asked_s, pause_s
 from everturn.people.rules.admission import AccessVerdict
 from everturn.platform.interface import Channel, Contact
 from everturn.platform.matrix.calls import Homeserver, best_effort
-from everturn.platform.matrix.history import WANTED, RoomNews, Unread, UnreadRooms
-from everturn.platform.matrix.reading import NAME, MatrixReader
+from everturn.platform.matrix.reading import NAME, WANTED, MatrixReader, RoomNews, Unread, UnreadRooms
 from everturn.platform.matrix.rooms import STATE, Invitations, KnownRooms, Welcome
 from everturn.platform.matrix.rules import UNREADABLE, Forbidden
 from everturn.platform.matrix.wire import MatrixEvent, Rooms, Sync, understood
@@ -190,10 +192,6 @@ class SyncReader:
         """Stop reading."""
         self._unread.clear()
         self._place = None
-
-
-# The Matrix adapter: an account of its own on a homeserver, through plain requests of the client-server API.
-# https://spec.matrix.org/latest/client-server-api/
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

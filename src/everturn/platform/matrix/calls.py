@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
-from everturn.http_client import HttpClient
+from everturn.http_client import HttpClient, trusted
 from everturn.platform.matrix.rules import Forbidden, MatrixNotFound, error_of
 from everturn.platform.matrix.wire import (
     UNREADABLE,
@@ -24,7 +24,6 @@ from everturn.platform.matrix.wire import (
     decode,
     is_media,
 )
-from everturn.platform.tls import trusted
 
 T = TypeVar("T")
 API = "/_matrix/client/v3"
@@ -43,6 +42,7 @@ NOT_SENT = (
     httpx2.ProxyError,
 )
 DOWNLOADS = ("/_matrix/client/v1/media/download", "/_matrix/media/v3/download")  # the second on servers of before 2024
+log = structlog.get_logger()
 
 
 class MatrixRequests:
@@ -156,14 +156,8 @@ def _failure(response: httpx2.Response, body: bytes) -> PlatformError:
     )
 
 
-# The calls of the client-server API that we use. https://spec.matrix.org/latest/client-server-api/
-
-
-log = structlog.get_logger()
-
-
 class Homeserver(MatrixRequests):
-    """The calls of one account to its homeserver. Each raises PlatformError."""
+    """The calls of one account to its homeserver: https://spec.matrix.org/latest/client-server-api/. Each raises PlatformError."""
 
     # -- the account ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Rooms: who is in them, and invitations."""
+"""Rooms: who is in them, and invitations: those of approved people are accepted. The gateway decides who is approved."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ log = structlog.get_logger()
 KEPT = 1000
 ENCRYPTION = "m.room.encryption"
 STATE = ("m.room.member", "m.room.name", "m.room.canonical_alias", ENCRYPTION)
+Welcome = Callable[[SessionSource], Awaitable[AccessVerdict]]
+FRIENDS = 1000
+STRANGERS = 200
 
 
 @dataclass(slots=True)
@@ -137,14 +140,6 @@ class KnownRooms:
         except (Refused, OutcomeUnknown) as error:
             log.warning("matrix room cannot be listed", room=room_id, error=str(error))
             return None
-
-
-# Answers invitations: accepts those of approved people, declines all others. The gateway decides who is approved.
-
-
-Welcome = Callable[[SessionSource], Awaitable[AccessVerdict]]
-FRIENDS = 1000
-STRANGERS = 200
 
 
 @dataclass(frozen=True, slots=True)

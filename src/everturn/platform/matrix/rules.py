@@ -1,4 +1,4 @@
-"""Rules of Matrix: what an error means, which invitations are accepted, how text is written, and what was not read."""
+"""Rules of Matrix: errors, when an invitation or an unreadable room is tried again or skipped, and text in both directions."""
 
 from __future__ import annotations
 
@@ -24,6 +24,34 @@ REVOKED = (
 TOKENS = frozenset({"M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"})
 # Said of the account or the server, whatever we ask for: https://spec.matrix.org/latest/client-server-api/#other-error-codes
 RESTRICTED = frozenset({"M_RESOURCE_LIMIT_EXCEEDED", "M_CONSENT_NOT_GIVEN", "M_USER_SUSPENDED", "M_USER_LOCKED"})
+MOST_FAILURES = 20  # about a quarter of an hour
+LONGEST_WAIT_S = 3600.0  # a longer delay that a homeserver asks for is cut to an hour
+MATRIX = rules.Dialect(bold="strong", slanted="em", struck="del", newline="<br>", blocks=True)
+TEXT_WEIGHT = 16_000
+NOT_READ = (
+    "This room is encrypted, and I cannot read encrypted messages. Please invite me to a room without encryption: it is"
+    " chosen when a room is created, and cannot be switched off later."
+)
+NO_PLAIN_TEXT = (
+    "the room is encrypted, and a plain message could be read by everybody on its homeserver; write in a room without"
+    " encryption"
+)
+HTML_WEIGHT = 38_000  # with the text, an edit's fallback and what the server adds, an event stays below 64 KiB
+_ESCAPED = re.compile(r'["\\\n\r\t\b\f]')
+_CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
+_QUOTED = re.compile(r"> (?:\* )?<@[^>\n]+>")
+_BANG = re.compile(r"!([A-Za-z][A-Za-z_-]*)(?=\s|$)")
+LOUD_FAILURES = 3
+LAST_FAILURES = 5
+LONGEST_UPGRADE_S = 3600.0  # an upgrade of the other side is over by then
+TOO_MUCH = (
+    "While I was disconnected, more messages arrived here than I can read, and I skipped the oldest ones. If I did not answer"
+    " you, please send your message again."
+)
+UNREADABLE = (
+    "For an hour the homeserver could not show me the messages here, and I had to skip them. If I did not answer you,"
+    " please send your message again."
+)
 
 
 class MatrixNotFound(Refused):
@@ -72,13 +100,6 @@ def _wait_s(retry_after_ms: float | None, retry_after: str) -> float:
     return min(retry_after_ms / 1000, LONGEST_DELAY_S) if retry_after_ms is not None and retry_after_ms > 0 else PAUSE_S
 
 
-# When an invitation that could not be answered is retried.
-
-
-MOST_FAILURES = 20  # about a quarter of an hour
-LONGEST_WAIT_S = 3600.0  # a longer delay that a homeserver asks for is cut to an hour
-
-
 @dataclass(frozen=True, slots=True)
 class RetryInvitation:
     """Retry after so many seconds; `failures` counts those so far."""
@@ -100,26 +121,6 @@ def after_failure(error: EverturnError, failures: int, chance: float) -> RetryIn
     if failures >= MOST_FAILURES:
         return None
     return RetryInvitation(pause_s(failures + 1, chance), failures + 1)
-
-
-# Text on Matrix: formatting, size in an event, and which text of a message is for us.
-
-
-MATRIX = rules.Dialect(bold="strong", slanted="em", struck="del", newline="<br>", blocks=True)
-TEXT_WEIGHT = 16_000
-NOT_READ = (
-    "This room is encrypted, and I cannot read encrypted messages. Please invite me to a room without encryption: it is"
-    " chosen when a room is created, and cannot be switched off later."
-)
-NO_PLAIN_TEXT = (
-    "the room is encrypted, and a plain message could be read by everybody on its homeserver; write in a room without"
-    " encryption"
-)
-HTML_WEIGHT = 38_000  # with the text, an edit's fallback and what the server adds, an event stays below 64 KiB
-_ESCAPED = re.compile(r'["\\\n\r\t\b\f]')
-_CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
-_QUOTED = re.compile(r"> (?:\* )?<@[^>\n]+>")
-_BANG = re.compile(r"!([A-Za-z][A-Za-z_-]*)(?=\s|$)")
 
 
 def weight(text: str) -> int:
@@ -179,22 +180,6 @@ def _without_names(text: str, names: Sequence[str], *, told: bool) -> tuple[bool
     first = rf"{at}[,:]?|{bare_first}"
     found = any(re.search(each, text, re.IGNORECASE) for each in (rf"\A\s*(?:{first})", at))
     return found, trimmed(text, first, f"{at}{bare_last}") if found or told else text
-
-
-# When a room that cannot be read is skipped, so that it does not hold back the cursor of all others for ever.
-
-
-LOUD_FAILURES = 3
-LAST_FAILURES = 5
-LONGEST_UPGRADE_S = 3600.0  # an upgrade of the other side is over by then
-TOO_MUCH = (
-    "While I was disconnected, more messages arrived here than I can read, and I skipped the oldest ones. If I did not answer"
-    " you, please send your message again."
-)
-UNREADABLE = (
-    "For an hour the homeserver could not show me the messages here, and I had to skip them. If I did not answer you,"
-    " please send your message again."
-)
 
 
 def is_hopeless(failures: int, failing_s: float) -> bool:

@@ -21,6 +21,10 @@ ID_BYTES = (
 CHOICES = "org.everturn.choices"  # in an approval request of ours: the command of each emoji
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoding JSON raises
 MARKS = tuple(f"{number}\ufe0f\u20e3" for number in range(1, 10))
+DEEPEST = 64  # levels; what we read of a homeserver's answer has less than twenty
+TOO_DEEP = b"null"
+# A text, or the beginning or the end of a list or an object. No part of it goes back over what it took.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 class Unsigned(msgspec.Struct, frozen=True):
@@ -223,15 +227,6 @@ def _part(content: dict[str, Any], name: str) -> dict[str, Any]:
 def _number(content: dict[str, Any], name: str) -> int:
     value = content.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
-
-
-# Decodes JSON that is nested deeper than a decoder can follow: what is too deep is left out, the rest is read.
-
-
-DEEPEST = 64  # levels; what we read of a homeserver's answer has less than twenty
-TOO_DEEP = b"null"
-# A text, or the beginning or the end of a list or an object. No part of it goes back over what it took.
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 class EventName(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from everturn.model import Attachment, SessionSource
 from everturn.outbox.rules.delivery import Surety
 from everturn.platform.interface import Choice, Outgoing, TextLimits
 from everturn.platform.matrix.calls import Homeserver, best_effort
-from everturn.platform.matrix.history import is_last
+from everturn.platform.matrix.reading import is_last
 from everturn.platform.matrix.rooms import KnownRooms
 from everturn.platform.matrix.rules import NO_PLAIN_TEXT, TEXT_WEIGHT, MatrixNotFound, exact_html, to_html, weight
 from everturn.platform.matrix.wire import CHOICES, MARKS, MatrixEvent, content_of, understood

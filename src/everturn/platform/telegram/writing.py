@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from telegram import Bot, InlineKeyboardButton, InlineKeyboardMarkup, Message, ReplyParameters
 
 from everturn.errors import OutcomeUnknown, PlatformError, Refused, TryLater
-from everturn.http_client import HttpClient
+from everturn.http_client import HttpClient, trusted
 from everturn.model import Attachment, SessionSource
 from everturn.outbox.rules.delivery import Surety
 from everturn.outbox.rules.text import utf16
@@ -30,7 +30,6 @@ from everturn.platform.telegram.rules import (
     to_html,
 )
 from everturn.platform.telegram.wire import done
-from everturn.platform.tls import trusted
 
 log = structlog.get_logger()
 T = TypeVar("T")

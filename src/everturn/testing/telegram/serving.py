@@ -1,4 +1,6 @@
-"""Serves the local Telegram over HTTP, and posts updates to webhooks (https://core.telegram.org/bots/api#setwebhook)."""
+"""Serves the local Telegram on a port of this machine: the Bot API (https://core.telegram.org/bots/api#making-requests), webhooks
+(https://core.telegram.org/bots/api#setwebhook), faults on the wire, and control by other processes.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,8 @@ from everturn.testing.telegram.telegram import BotFault, Telegram
 
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  the name of the header
 RETRY_S = 0.2
+UNAUTHORIZED = ApiError(401, "Unauthorized")
+NOT_FOUND = ApiError(404, "Not Found")
 
 
 async def deliver(telegram: Telegram, closing: asyncio.Event, retry_s: float = RETRY_S) -> None:
@@ -87,14 +91,6 @@ async def _posted(client: httpx2.AsyncClient, telegram: Telegram, hook: Hook, wa
         hook.last_error = f"Wrong response from the webhook: {response.status_code} {response.reason_phrase}"
         hook.last_error_at = int(telegram.now())
     return response.is_success
-
-
-# Serves the local Telegram on a port of this machine: the Bot API, faults on the wire, and control by other
-# processes.
-
-
-UNAUTHORIZED = ApiError(401, "Unauthorized")
-NOT_FOUND = ApiError(404, "Not Found")
 
 
 class Api:

@@ -1,5 +1,5 @@
-"""What the local Telegram knows: text entities (https://core.telegram.org/bots/api#messageentity), chats and messages, and the
-updates that wait for a bot (https://core.telegram.org/bots/api#getting-updates).
+"""What the local Telegram knows: text entities (https://core.telegram.org/bots/api#messageentity), people and chats with their
+messages, and the updates that wait for the bot (https://core.telegram.org/bots/api#getting-updates).
 """
 
 from __future__ import annotations
@@ -26,6 +26,15 @@ _KINDS = {
     "tg-emoji": "custom_emoji",
 }  # fmt: skip
 _NAMED = frozenset({"lt", "gt", "amp", "quot"})
+Object: TypeAlias = dict[str, Any]  # an object of the Bot API, as it is on the wire
+BOT_ID = 4_200_000
+TOKEN = f"{BOT_ID}:local-token-for-tests-0123456789abc"
+DAY_S = 86_400.0
+MOST = 100
+REMEMBERED = 1000
+NOT_BY_DEFAULT = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
+OTHER_POLLER = "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"
+HOOKED = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first"
 
 
 def units(text: str) -> int:
@@ -34,7 +43,10 @@ def units(text: str) -> int:
 
 
 def found_in(text: str) -> list[Object]:
-    """The entities (commands and mentions) that Telegram itself marks in what people write."""
+    """The entities (commands and mentions) that Telegram itself marks in what people write.
+
+    https://core.telegram.org/bots/api#messageentity
+    """
     return [
         {
             "type": "bot_command" if match[0].startswith("/") else "mention",
@@ -114,17 +126,6 @@ def _entity(tag: str, about: dict[str, str]) -> Object:
     return entity
 
 
-# The state of the local Telegram: people, chats with their messages, and updates that wait for the bot.
-# It is plain data, so that it can be saved in a file and outlive the process that serves it.
-
-
-Object: TypeAlias = dict[str, Any]  # an object of the Bot API, as it is on the wire
-
-BOT_ID = 4_200_000
-TOKEN = f"{BOT_ID}:local-token-for-tests-0123456789abc"
-DAY_S = 86_400.0
-
-
 class ApiError(Exception):
     """An error response. https://core.telegram.org/bots/api#making-requests"""
 
@@ -174,7 +175,7 @@ class Hook:
 
 @dataclass
 class State:
-    """The whole state."""
+    """The whole state: plain data, so that it can be saved in a file and outlive the process that serves it."""
 
     rooms: dict[int, ChatState] = field(default_factory=dict)
     people: dict[int, Object] = field(default_factory=dict)
@@ -234,21 +235,13 @@ def keep(state: State, file: Path | None) -> None:
     draft.replace(file)
 
 
-# The queue of updates for the bot, as https://core.telegram.org/bots/api#getting-updates describes it.
-# An update stays until a *later* getUpdates names a higher offset; it is kept for 24 hours at most; of two programs
-# that poll at once the earlier is ended with 409; the list of allowed updates is remembered.
-
-
-MOST = 100
-REMEMBERED = 1000
-NOT_BY_DEFAULT = frozenset({"chat_member", "message_reaction", "message_reaction_count"})
-OTHER_POLLER = "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"
-HOOKED = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first"
-
-
 @dataclass
 class Queue:
-    """The updates of one bot."""
+    """The updates of one bot, as https://core.telegram.org/bots/api#getting-updates describes them.
+
+    An update stays until a *later* getUpdates names a higher offset; it is kept for 24 hours at most; of two programs that poll
+    at once the earlier is ended with 409; the list of allowed updates is remembered.
+    """
 
     state: State
     now: Callable[[], float] = time.time

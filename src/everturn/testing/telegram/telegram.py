@@ -18,6 +18,7 @@ from everturn.testing.telegram.state import BOT_ID, ChatState, Object, Queue, ke
 KINDS = ("flood", "server", "reset", "slow", "error")
 POSTS = {"message": "channel_post", "edited_message": "edited_channel_post"}  # what they are called in a channel
 SERVICE = frozenset({"new_chat_members", "forum_topic_created", "migrate_to_chat_id", "migrate_from_chat_id"})
+PROGRAM = (sys.executable, "-P", "-m", "everturn.testing.telegram")
 
 
 @dataclass(frozen=True)
@@ -183,14 +184,8 @@ class Telegram:
         )
 
 
-# The local Telegram in a process of its own, which outlives a killed gateway, and the client that controls it.
-
-
-PROGRAM = (sys.executable, "-P", "-m", "everturn.testing.telegram")
-
-
 class TelegramProcess:
-    """`python -m everturn.testing.telegram`: `with TelegramProcess() as telegram`."""
+    """The local Telegram in a process of its own, which outlives a killed gateway: `with TelegramProcess() as telegram`."""
 
     def __init__(self, state: Path | None = None, port: int = 0) -> None:
         self._command = [*PROGRAM, "--port", str(port), *(["--state", str(state)] if state else [])]
