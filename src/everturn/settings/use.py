@@ -71,7 +71,9 @@ class ApprovalsConfig:
     """`[approvals]`."""
 
     expires_s: float = setting(
-        604_800.0, "An approval request without an answer is denied after so many seconds.", between=(1, 31_536_000)
+        604_800.0,
+        "An approval request without an answer expires after so many seconds; the tool is not used.",
+        between=(1, 31_536_000),
     )
     approvers: tuple[str, ...] = setting(
         (), "The only people who may approve tool calls. None named: the person whose turn it is.", form=PEOPLE,
