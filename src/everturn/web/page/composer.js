@@ -1,5 +1,5 @@
 // The message box: drafts that outlive a reload, commands that complete, files that are dropped in.
-import { $, el } from './dom.js';
+import { $, button, el } from './dom.js';
 import { BOX } from './texts.js';
 
 const DRAFT = 'everturn.draft.';
@@ -202,13 +202,11 @@ export class Composer {
 
   showFiles() {
     $('chips').replaceChildren(...this.files.map((each) => {
-      const again = el('button', { type: 'button', class: 'quiet' }, BOX.again);
-      again.addEventListener('click', () => this.upload(each));
-      const drop = el('button', { type: 'button', class: 'quiet', 'aria-label': BOX.remove(each.name) }, '×');
-      drop.addEventListener('click', () => {
+      const again = button(BOX.again, () => this.upload(each), { class: 'quiet' });
+      const drop = button('×', () => {
         this.files = this.files.filter((other) => other !== each);
         this.showFiles();
-      });
+      }, { class: 'quiet', 'aria-label': BOX.remove(each.name) });
       return el('li', { class: 'chip' }, each.name, el('span', { class: 'faint' }, each.busy ? ' …' : each.why ? ` ${each.why}` : ''), each.why ? again : null, drop);
     }));
     this.buttons();

@@ -11,14 +11,28 @@ export function el(tag, attributes = {}, ...kids) {
   return node;
 }
 
+/** A button that does something. */
+export function button(text, act, attributes = {}) {
+  const node = el('button', { type: 'button', ...attributes }, text);
+  node.addEventListener('click', act);
+  return node;
+}
+
 /** A button that copies a text and says so. */
 export function copyButton(text, label) {
-  const button = el('button', { type: 'button', class: 'quiet copy', 'aria-label': label }, COPY.name);
-  button.addEventListener('click', async () => {
-    button.textContent = (await copied(text())) ? COPY.done : COPY.refused;
-    setTimeout(() => { button.textContent = COPY.name; }, 1500);
-  });
-  return button;
+  const node = button(COPY.name, async () => {
+    node.textContent = (await copied(text())) ? COPY.done : COPY.refused;
+    setTimeout(() => { node.textContent = COPY.name; }, 1500);
+  }, { class: 'quiet copy', 'aria-label': label });
+  return node;
+}
+
+/** Mark which of some links or buttons is the one that is shown. */
+export function markCurrent(nodes, isCurrent, as = 'page') {
+  for (const node of nodes) {
+    if (isCurrent(node)) node.setAttribute('aria-current', as);
+    else node.removeAttribute('aria-current');
+  }
 }
 
 async function copied(text) {

@@ -1,9 +1,10 @@
 // Draws the items of a conversation. Each has a key; what did not change keeps its node, so nothing flickers and nothing is lost
 // from under the reader's eyes or cursor.
-import { el, copyButton } from './dom.js';
+import { button, copyButton, el } from './dom.js';
 import { draw } from './markdown_dom.js';
 import { APPROVAL, CALL, ITEM, STATUS, TURNS } from './texts.js';
 
+const QUIET = { class: 'quiet' };
 const NOT_ANSWERED = new Set(['failed', 'stopped']);
 
 export class Drawing {
@@ -72,8 +73,8 @@ export class Drawing {
     const [sign, text] = STATUS[item.status] ?? STATUS.saved;
     const kids = [el('span', { class: `status ${item.status}`, title: text }, el('span', { 'aria-hidden': 'true' }, sign), ` ${text}`)];
     if (item.why) kids.push(el('span', { class: 'why' }, item.why));
-    if (item.status === 'refused') kids.push(this.button(ITEM.change, () => this.act.edit(item)), this.button(ITEM.drop, () => this.act.drop(item)));
-    else if (item.last && item.status !== 'sending') kids.push(this.button(ITEM.edit, () => this.act.edit(item), ITEM.editLabel));
+    if (item.status === 'refused') kids.push(button(ITEM.change, () => this.act.edit(item), QUIET), button(ITEM.drop, () => this.act.drop(item), QUIET));
+    else if (item.last && item.status !== 'sending') kids.push(button(ITEM.edit, () => this.act.edit(item), { ...QUIET, 'aria-label': ITEM.editLabel }));
     if (item.id && (item.last || NOT_ANSWERED.has(item.status)) && !['sending', 'refused'].includes(item.status)) kids.push(el('a', { href: `/ops#message=${encodeURIComponent(item.id)}` }, ITEM.timeline));
     node.classList.toggle('old', !item.last);
     node.foot.replaceChildren(...kids);
@@ -143,16 +144,16 @@ export class Drawing {
       el('pre', { tabindex: '0' }, String(each.request ?? '')),
       el('p', { class: 'faint' }, APPROVAL.hint(until)),
       el('div', { class: 'buttons' },
-        this.button(APPROVAL.allow, () => this.act.approve(each.id, ''), null, 'main'),
-        this.button(APPROVAL.allowSession, () => this.act.approve(each.id, 'session'), null, 'plain'),
-        this.button(APPROVAL.deny, () => this.act.deny(each.id), null, 'danger')));
+        button(APPROVAL.allow, () => this.act.approve(each.id, ''), { class: 'main' }),
+        button(APPROVAL.allowSession, () => this.act.approve(each.id, 'session'), { class: 'plain' }),
+        button(APPROVAL.deny, () => this.act.deny(each.id), { class: 'danger' })));
   }
 
   command(node, item) {
     const [sign, text] = STATUS[item.status] ?? ['', ''];
     const kids = [el('code', {}, item.text.slice(0, 300))];
     if (item.status) kids.push(el('span', { class: `status ${item.status}` }, `${sign} ${text}`));
-    if (item.why) kids.push(el('span', { class: 'why' }, item.why), this.button(ITEM.drop, () => this.act.drop(item)));
+    if (item.why) kids.push(el('span', { class: 'why' }, item.why), button(ITEM.drop, () => this.act.drop(item), QUIET));
     const answer = el('div', { class: 'command-answer' });
     if (item.answer) draw(answer, item.answer);
     node.replaceChildren(el('div', { class: 'command-line' }, ...kids), answer);
@@ -168,12 +169,6 @@ export class Drawing {
     const body = el('div');
     draw(body, item.text);
     node.replaceChildren(el('details', {}, el('summary', {}, ITEM.summary), body));
-  }
-
-  button(text, act, label = null, kind = 'quiet') {
-    const button = el('button', { type: 'button', class: kind, 'aria-label': label }, text);
-    button.addEventListener('click', act);
-    return button;
   }
 }
 

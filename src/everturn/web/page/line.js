@@ -13,6 +13,8 @@ export class Refused extends Error {
 }
 
 const PATIENCE_MS = 20_000;
+const PAUSES_MS = [300, 700, 1500, 3000, 5000]; // without a stream the last of them is how often we look
+const HIDDEN_MS = 60_000;
 export const SILENCE_MS = 45_000; // three heartbeats that did not come
 
 /** One request; its JSON. Disconnected when nobody answers, Refused when the answer is no. */
@@ -28,8 +30,12 @@ export async function ask(path, options = {}) {
     if (answer.headers.get('x-everturn-copy')) body.copy = true; // offline.js kept it; the gateway does not answer
     return body;
   }
+  throw await refusal(answer, LINE.answered(answer.status));
+}
+
+async function refusal(answer, otherwise) {
   const body = await answer.json().catch(() => ({}));
-  throw new Refused(answer.status, body.error ?? LINE.answered(answer.status), Number(answer.headers.get('retry-after')) || 0);
+  return new Refused(answer.status, body.error ?? otherwise, Number(answer.headers.get('retry-after')) || 0);
 }
 
 export const post = (path, body) => ask(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
@@ -71,10 +77,7 @@ export async function follow(path, signal, opened, hear) {
   };
   try {
     const answer = await fetch(path, { cache: 'no-store', signal: AbortSignal.any([signal, silence.signal]) });
-    if (!answer.ok) {
-      const body = await answer.json().catch(() => ({}));
-      throw new Refused(answer.status, body.error ?? '', Number(answer.headers.get('retry-after')) || 0);
-    }
+    if (!answer.ok) throw await refusal(answer, '');
     opened();
     const lines = new Lines();
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -87,4 +90,29 @@ export async function follow(path, signal, opened, hear) {
   } finally {
     clearTimeout(timer);
   }
+}
+
+let endPause = () => {};
+
+/** Wait before the next attempt, until `wake` says that there is a reason to make it. */
+export function pause(ms) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    endPause = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+  });
+}
+export const pauseAfter = (failures) => pause(PAUSES_MS[Math.min(failures, PAUSES_MS.length - 1)]);
+export const wake = () => endPause();
+
+/** A window that nobody looks at gives its connection back after a while; browsers allow few to one place. */
+export function whileHidden(leave, back) {
+  let timer = null;
+  document.addEventListener('visibilitychange', () => {
+    clearTimeout(timer);
+    if (document.hidden) timer = setTimeout(leave, HIDDEN_MS);
+    else back();
+  });
 }

@@ -1,28 +1,25 @@
 // Puts the page together: which conversation is open, what it shows, and what waits to be sent.
 import { Composer } from './composer.js';
-import { $, announce, asTitle, el } from './dom.js';
+import { $, announce, asTitle, button } from './dom.js';
 import { Drawing } from './draw.js';
 import { keepCopy, safeStorage } from './keeping.js';
-import { Disconnected, Refused, ask, follow, post } from './line.js';
-import { Outbox, newId } from './outbox.js';
+import { Disconnected, Refused, ask, follow, pause, pauseAfter, post, wake, whileHidden } from './line.js';
+import { Outbox, flusher, isFinal, newId } from './outbox.js';
 import { Side } from './side.js';
 import { addEarlier, addRows, emptyTalk, fromSnapshot, happen, lastSeq, timeline } from './talk.js';
 import { LINE, PAGE, STATES } from './texts.js';
 
-const PAUSES_MS = [300, 700, 1500, 3000, 5000];
-const HIDDEN_MS = 60_000;
 const STUCK_PX = 80;
 
 const storage = safeStorage();
 const outbox = new Outbox(storage);
+const flush = flusher(outbox, deliver, loggedOut);
 let talk = emptyTalk(newId());
 let line = new AbortController();
 let here = false; // the gateway hears us
 let disconnected = false;
 let failures = 0;
-let wake = () => {};
 let drawing = false;
-let sending = false;
 
 const side = new Side((chat) => openChat(chat));
 const composer = new Composer({ send: say, stop: () => command('/stop'), storage });
@@ -106,7 +103,7 @@ async function stay(chat, mine) {
       if (error instanceof Refused && error.status === 401) return loggedOut();
       lost(error instanceof Refused && error.message ? error.message : LINE.disconnected);
     }
-    if (!mine.signal.aborted) await pause(PAUSES_MS[Math.min(failures, PAUSES_MS.length - 1)]);
+    if (!mine.signal.aborted) await pauseAfter(failures);
     failures += 1;
   }
 }
@@ -143,16 +140,6 @@ function lost(text) {
 
 /** Whether an error is the line's, which comes back by itself; any other one is ours, and must be seen. */
 const isLine = (error) => error instanceof Disconnected || error instanceof Refused;
-
-function pause(ms) {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    wake = () => {
-      clearTimeout(timer);
-      resolve();
-    };
-  });
-}
 
 function loggedOut() {
   here = false;
@@ -270,26 +257,11 @@ function enqueue(text) {
   if (!outbox.kept) banner(LINE.noRoom);
 }
 
-/** Send what is queued here, in order. What gets no answer stays, with the same id. */
-async function flush() {
-  if (sending) return;
-  sending = true;
-  try {
-    for (let item = outbox.next(); item; item = outbox.next()) await deliver(item);
-  } catch (error) {
-    if (error instanceof Refused && error.status === 401) loggedOut();
-    else setTimeout(flush, (error.retryAfter || 2) * 1000);
-  } finally {
-    sending = false;
-  }
-}
-
 async function deliver(item) {
   try {
     await post(`/web/conversations/${encodeURIComponent(item.chat)}/messages`, { id: item.id, text: item.text });
   } catch (error) {
-    const forGood = error instanceof Refused && ![401, 408, 421, 429, 500, 502, 503, 504].includes(error.status);
-    if (!forGood) throw error;
+    if (!isFinal(error)) throw error;
     outbox.refuse(item.id, error.message);
     redraw();
     return;
@@ -377,25 +349,14 @@ function listen() {
       $('menu').focus();
     }
   });
-  addEventListener('online', () => wake());
+  addEventListener('online', wake);
   addEventListener('offline', () => { if (!here) banner(LINE.disconnected); });
   addEventListener('storage', redraw);
   addEventListener('hashchange', () => {
     const chat = chatOfAddress();
     if (chat && chat !== talk.chat) openChat(chat);
   });
-  listenToHiding();
-}
-
-/** A window that nobody looks at gives its connection back after a while; browsers allow few to one place. */
-function listenToHiding() {
-  let timer = null;
-  document.addEventListener('visibilitychange', () => {
-    clearTimeout(timer);
-    if (document.hidden) {
-      timer = setTimeout(() => { line.abort(); }, HIDDEN_MS);
-      return;
-    }
+  whileHidden(() => line.abort(), () => {
     document.title = document.title.replace(/^● /, '');
     wake();
     side.needs();
@@ -412,11 +373,7 @@ function chatOfAddress() {
 }
 
 function ideas() {
-  $('ideas').replaceChildren(...PAGE.ideas.map((text) => {
-    const button = el('button', { type: 'button' }, text);
-    button.addEventListener('click', () => say(text));
-    return button;
-  }));
+  $('ideas').replaceChildren(...PAGE.ideas.map((text) => button(text, () => say(text))));
 }
 
 async function greet() {

@@ -1,5 +1,8 @@
 // What was written and not yet taken by the gateway. It is kept in the browser, over reloads, under the id it was given when
 // it was written: sent again after a lost answer, it is recognised.
+import { Refused } from './line.js';
+
+const RETRIED = new Set([401, 408, 421, 429, 500, 502, 503, 504]);
 
 export class Outbox {
   constructor(storage, name = 'everturn.outbox') {
@@ -61,4 +64,24 @@ export class Outbox {
 export function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+/** Whether the gateway will not take it, whatever we do. */
+export const isFinal = (error) => error instanceof Refused && !RETRIED.has(error.status);
+
+/** A function that sends what waits, in order, one run at a time. What gets no answer stays, and is sent again with the same id. */
+export function flusher(outbox, deliver, loggedOut, later = (act, ms) => setTimeout(act, ms)) {
+  let busy = false;
+  return async function flush() {
+    if (busy) return;
+    busy = true;
+    try {
+      for (let item = outbox.next(); item; item = outbox.next()) await deliver(item);
+    } catch (error) {
+      if (error instanceof Refused && error.status === 401) loggedOut();
+      else later(flush, (error.retryAfter || 2) * 1000);
+    } finally {
+      busy = false;
+    }
+  };
 }

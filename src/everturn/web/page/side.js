@@ -1,5 +1,5 @@
 // The list of conversations: title, age, state; search.
-import { $, age, asTitle, el } from './dom.js';
+import { $, age, asTitle, button, el, markCurrent } from './dom.js';
 import { ask } from './line.js';
 import { LIST, STATES } from './texts.js';
 
@@ -63,19 +63,14 @@ export class Side {
   line(each, now) {
     const state = STATES[each.state] ?? (each.queued ? STATES.queued : '');
     const title = asTitle(each.title) || LIST.untitled;
-    const button = el('button', { type: 'button', 'data-chat': each.chat, 'aria-current': each.chat === this.current ? 'page' : null },
-      el('span', { class: 'name' }, title),
-      el('span', { class: 'about' }, state ? el('span', { class: `state ${each.state}` }, state) : null, el('span', { class: 'faint' }, age(each.active_at, now))),
-      each.where ? el('span', { class: 'where faint' }, each.where) : null);
-    button.addEventListener('click', () => this.choose(each.chat));
-    return el('li', {}, button);
+    const line = button(el('span', { class: 'name' }, title), () => this.choose(each.chat), { 'data-chat': each.chat, 'aria-current': each.chat === this.current ? 'page' : null });
+    line.append(el('span', { class: 'about' }, state ? el('span', { class: `state ${each.state}` }, state) : '', el('span', { class: 'faint' }, age(each.active_at, now))));
+    if (each.where) line.append(el('span', { class: 'where faint' }, each.where));
+    return el('li', {}, line);
   }
 
   mark(chat) {
     this.current = chat;
-    for (const button of $('list').querySelectorAll('button')) {
-      if (button.dataset.chat === chat) button.setAttribute('aria-current', 'page');
-      else button.removeAttribute('aria-current');
-    }
+    markCurrent($('list').querySelectorAll('button'), (each) => each.dataset.chat === chat);
   }
 }

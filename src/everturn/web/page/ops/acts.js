@@ -1,19 +1,16 @@
 // Actions that the operator requested and that are not yet known to be done. Each has an id and is kept in the browser, over reloads: when the
 // answer is lost the page requests it again with the same id, and the gateway does it once.
-import { Refused, post } from '../line.js';
-import { Outbox, newId } from '../outbox.js';
+import { post } from '../line.js';
+import { Outbox, flusher, isFinal, newId } from '../outbox.js';
 import { ACTION } from './texts.js';
-
-const AGAIN = new Set([401, 408, 421, 429, 500, 502, 503, 504]);
 
 export class Acts {
   /** `tell` has: changed() when something to be shown changed, said(text, ok, about, back) for the person, done(), loggedOut(). */
-  constructor(storage, tell, send = post, later = (act, ms) => setTimeout(act, ms)) {
+  constructor(storage, tell, send = post, later = undefined) {
     this.kept = new Outbox(storage, 'everturn.acts');
     this.tell = tell;
     this.send = send;
-    this.later = later;
-    this.busy = false;
+    this.flush = flusher(this.kept, (item) => this.one(item), () => this.tell.loggedOut(), later);
     this.refused = new Map();
   }
 
@@ -42,19 +39,6 @@ export class Acts {
     this.refused.clear();
   }
 
-  async flush() {
-    if (this.busy) return;
-    this.busy = true;
-    try {
-      for (let item = this.kept.next(); item; item = this.kept.next()) await this.one(item);
-    } catch (error) {
-      if (error instanceof Refused && error.status === 401) this.tell.loggedOut();
-      else this.later(() => this.flush(), (error.retryAfter || 2) * 1000);
-    } finally {
-      this.busy = false;
-    }
-  }
-
   async one(item) {
     try {
       const { said } = await this.send(item.chat, JSON.parse(item.text));
@@ -62,7 +46,7 @@ export class Acts {
       this.tell.changed();
       this.tell.said(item.done ?? ACTION.result(item.of ?? item.name, said), true, item.about, item.back);
     } catch (error) {
-      if (!(error instanceof Refused) || AGAIN.has(error.status)) throw error;
+      if (!isFinal(error)) throw error;
       this.kept.remove(item.id);
       this.refused.set(item.about, error.message);
       this.tell.changed();

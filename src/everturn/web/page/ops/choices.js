@@ -1,5 +1,5 @@
 // The buttons of one row. An action that cannot be undone asks for confirmation once, below its row; a requested action says so until it is done.
-import { el } from '../dom.js';
+import { button, el } from '../dom.js';
 import { ACTION } from './texts.js';
 
 export class Choices {
@@ -41,16 +41,13 @@ export class Choices {
   }
 
   button(each, asked) {
-    const button = el('button', { type: 'button', class: each.kind ?? 'plain', disabled: Boolean(asked), 'data-name': each.name, 'aria-label': `${each.name}: ${each.of}` }, each.name);
-    button.addEventListener('click', () => (each.sure ? this.ask(each.name) : this.act(each)));
-    return button;
+    const about = { class: each.kind ?? 'plain', disabled: Boolean(asked), 'data-name': each.name, 'aria-label': `${each.name}: ${each.of}` };
+    return button(each.name, () => (each.sure ? this.ask(each.name) : this.act(each)), about);
   }
 
   question(each) {
-    const yes = el('button', { type: 'button', class: 'danger', 'data-name': 'yes' }, each.sure.yes);
-    const no = el('button', { type: 'button', class: 'plain', 'data-name': 'no' }, each.sure.no);
-    yes.addEventListener('click', () => this.act(each));
-    no.addEventListener('click', () => this.ask(null));
+    const yes = button(each.sure.yes, () => this.act(each), { class: 'danger', 'data-name': 'yes' });
+    const no = button(each.sure.no, () => this.ask(null), { class: 'plain', 'data-name': 'no' });
     return [el('div', { class: 'choices' }, el('span', { class: 'question' }, each.sure.question), yes, no)];
   }
 

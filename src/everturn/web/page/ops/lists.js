@@ -4,7 +4,7 @@ import { Table, since, theirNow } from './table.js';
 import { CAPTIONS, HEAD, LIST, MESSAGE, REPLY, SESSION, refusal, short, stateName, why } from './texts.js';
 
 const ago = (at) => (at ? el('span', { class: 'time' }, since(at), LIST.ago) : LIST.never);
-const faint = (...kids) => el('span', { class: 'faint block' }, ...kids);
+export const faint = (...kids) => el('span', { class: 'faint block' }, ...kids);
 const timelineLink = (id) => (id ? el('a', { class: 'to-timeline', href: `#message=${encodeURIComponent(id)}` }, LIST.timeline) : null);
 
 /** The id its sender gave; an adapter may have added where it came from. */

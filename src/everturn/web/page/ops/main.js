@@ -1,15 +1,13 @@
 // Puts the operations page together: which view is shown, when it is read again, and what it shows while it is disconnected.
-import { $, el } from '../dom.js';
+import { $, el, markCurrent } from '../dom.js';
 import { keepCopy, safeStorage } from '../keeping.js';
-import { Disconnected, Refused, ask, follow } from '../line.js';
+import { Disconnected, Refused, ask, follow, pauseAfter, wake, whileHidden } from '../line.js';
 import { Acts } from './acts.js';
 import { holdClock, setClock, theirNow, tick } from './table.js';
 import { aboutGateway, makeViews } from './views.js';
 import { PAGE, moment, statusLine } from './texts.js';
 
-const PAUSES_MS = [300, 700, 1500, 3000, 5000]; // without a stream the last of them is how often we look
 const QUIET_MS = 150;
-const HIDDEN_MS = 60_000;
 const LASTING_MS = 5000; // a stream that ends sooner is no stream
 const NOTICE_MS = 8000;
 
@@ -19,7 +17,6 @@ let wanted = false;
 let timer = null;
 let failures = 0;
 let line = new AbortController();
-let wake = () => {};
 let lastAsOf = null;
 let copied = false;
 let quieting = null;
@@ -46,10 +43,7 @@ function safeDecode(text) {
 
 function turnTo() {
   const { name } = place();
-  for (const link of document.querySelectorAll('nav [data-view]')) {
-    if (link.dataset.view === name) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
-  }
+  markCurrent(document.querySelectorAll('nav [data-view]'), (link) => link.dataset.view === name);
   for (const node of document.querySelectorAll('[data-of]')) node.hidden = node.dataset.of !== name;
   $('view').setAttribute('aria-busy', 'true');
   views[name].arrive?.();
@@ -134,7 +128,7 @@ async function stay(mine) {
     } catch (error) {
       trouble(error);
     }
-    if (!mine.signal.aborted) await pause(PAUSES_MS[Math.min(failures, PAUSES_MS.length - 1)]);
+    if (!mine.signal.aborted) await pauseAfter(failures);
     failures += 1;
   }
 }
@@ -148,16 +142,6 @@ async function hear(signal) {
     if (error instanceof Refused && error.status === 401) throw error;
   }
   if (performance.now() - began > LASTING_MS) failures = 0;
-}
-
-function pause(ms) {
-  return new Promise((resolve) => {
-    const waiting = setTimeout(resolve, ms);
-    wake = () => {
-      clearTimeout(waiting);
-      resolve();
-    };
-  });
 }
 
 function fresh() {
@@ -229,22 +213,6 @@ function hush() {
 
 // -- the page ----------------------------------------------------------------------------------------------------------
 
-/** A window that nobody looks at gives its connection back after a while. */
-function listenToHiding() {
-  let hiding = null;
-  document.addEventListener('visibilitychange', () => {
-    clearTimeout(hiding);
-    if (document.hidden) {
-      hiding = setTimeout(() => line.abort(), HIDDEN_MS);
-    } else if (line.signal.aborted) {
-      line = new AbortController();
-      stay(line);
-    } else {
-      soon(0);
-    }
-  });
-}
-
 addEventListener('hashchange', () => {
   hush();
   acts.forget();
@@ -253,9 +221,13 @@ addEventListener('hashchange', () => {
   const head = document.querySelector(`[data-of="${place().name}"] h2`);
   if (!document.querySelector('main').contains(document.activeElement) || document.activeElement.closest('[hidden]')) head?.focus({ preventScroll: true });
 });
-addEventListener('online', () => wake());
+addEventListener('online', wake);
 addEventListener('storage', () => views[place().name].again?.());
 setInterval(tick, 1000);
-listenToHiding();
+whileHidden(() => line.abort(), () => {
+  if (!line.signal.aborted) return soon(0);
+  line = new AbortController();
+  return stay(line);
+});
 turnTo();
 stay(line);

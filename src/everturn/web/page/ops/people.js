@@ -1,10 +1,10 @@
 // Who may write on chat platforms: access requests, approved and revoked people. Fetched when somebody looks at it.
 import { $, el } from '../dom.js';
 import { ask } from '../line.js';
+import { faint } from './lists.js';
 import { Table, since } from './table.js';
 import { CAPTIONS, HEAD, LIST, PEOPLE, bySettings } from './texts.js';
 
-const faint = (...kids) => el('span', { class: 'faint block' }, ...kids);
 const called = (row) => row.name || row.person || row.id;
 const act = (row, action, body, texts, kind) => ({ of: called(row), path: '/ops/api/people/act', body: { action, ...body }, kind, ...texts });
 

@@ -1,5 +1,5 @@
 // What each view asks the gateway for, and how it shows the answer. A view is read again as a whole; tables keep what is the same.
-import { $, el } from '../dom.js';
+import { $, el, markCurrent } from '../dom.js';
 import { Disconnected, ask } from '../line.js';
 import { instancesTable, messagesTable, platformsTable, repliesTable, sessionsTable, turnsTable } from './lists.js';
 import { since } from './table.js';
@@ -117,13 +117,7 @@ export class Now {
   }
 }
 
-/** Mark which of some links is the one that is shown. */
-function mark(place, hash) {
-  for (const link of $(place).querySelectorAll('a')) {
-    if (link.hash === hash) link.setAttribute('aria-current', 'true');
-    else link.removeAttribute('aria-current');
-  }
-}
+const mark = (place, hash) => markCurrent($(place).querySelectorAll('a'), (link) => link.hash === hash, 'true');
 
 export class Sessions {
   constructor(acts, reread) {
