@@ -274,7 +274,7 @@ class Process:
                 log.error("part of the gateway failed", error=repr(future.exception()))
         return EXIT_FAILED
 
-    # -- the control API (web/control/endpoints.py) --------------------------------------------------------------------
+    # -- the control API (web/control.py) ------------------------------------------------------------------------------
 
     def request_stop(self, kind: str, reason: str) -> None:
         """Begin a planned stop or restart; further requests change nothing."""

@@ -180,12 +180,10 @@ def _value(each: Field[Any], values: Mapping[Keys, object]) -> Any:
         case {"named": NamedTables() as tables}:
             return {name: built(tables.kind, own) for name, own in _by_first(below).items()}
         case {"listed": ListedTables() as tables}:
-            return tuple(built(tables.kind, own) for _, own in sorted(_by_first(below).items(), key=_number))
+            return tuple(
+                built(tables.kind, own) for _, own in sorted(_by_first(below).items(), key=lambda item: int(item[0]))
+            )
     return below[()]
-
-
-def _number(item: tuple[str, object]) -> int:
-    return int(item[0])
 
 
 def _by_first(values: Mapping[Keys, object]) -> dict[str, dict[Keys, object]]:

@@ -27,7 +27,11 @@ EVERY_S = 0.25
 
 
 class Traces:
-    """Records spans of events after they happened."""
+    """Records spans after they happened: intake, wait, turn (one span for each attempt), model, tool, send.
+
+    All of a turn's spans are in the trace of its number; a command's in that of its own number. No message text, no names of
+    people or chats.
+    """
 
     def __init__(self, tracer: Tracer, store: Store, clock: Clock) -> None:
         self._record = tracer.record
@@ -246,7 +250,10 @@ class Observing:
 
 
 def watch_delay(delays: Histogram) -> None:
-    """Sample the delay of the running loop until it ends; a sample costs two reads of the clock."""
+    """Sample the delay of the running loop until it ends; a sample costs two reads of the clock.
+
+    It is the first sign that something blocks the loop, or that the machine is too small.
+    """
     loop = asyncio.get_running_loop()
 
     def sample(due: float) -> None:

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from everturn.clock import Clock
-from everturn.model import Event, Json, Message, SessionSource
+from everturn.model import Json, Message, SessionSource
 from everturn.operator.rows.reading import explain, transcript
 from everturn.sessions.rows.conversations import (
     ConversationView,
@@ -305,7 +305,9 @@ def _shown(shown: ConversationView, now: float) -> Json:
         "title": shown.title or "",
         "rows": [_row(row) for row in shown.rows],
         "earlier": shown.earlier,
-        "events": [_page_event(event) for event in shown.events],
+        "events": [
+            PageEvent(event.seq, event.kind, msgspec.Raw(event.data.encode()), event.at) for event in shown.events
+        ],
         "queued": [_own_id(each) for each in shown.waiting],
         "turn": shown.turn,
         "approvals": shown.approvals,
@@ -327,10 +329,6 @@ def _row(row: Message) -> PageRow:
         outcome=row.outcome,
         cut=long,
     )
-
-
-def _page_event(event: Event) -> PageEvent:
-    return PageEvent(event.seq, event.kind, msgspec.Raw(event.data.encode()), event.at)
 
 
 def _own_id(stored: str) -> str:

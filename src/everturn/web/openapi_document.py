@@ -128,7 +128,7 @@ def _shapes(operation: Operation) -> Iterable[Any]:
 
 def _operation(operation: Operation, method: str, path: str, shapes: _Shapes) -> Schema:
     told: Schema = {
-        "operationId": _name(method, path),
+        "operationId": "_".join([method.lower(), *re.findall(r"[A-Za-z0-9]+", path)]),
         "summary": operation.summary,
         "tags": [operation.tag],
         "responses": {str(status): _answer(each, shapes) for status, each in operation.answers.items()}
@@ -142,11 +142,6 @@ def _operation(operation: Operation, method: str, path: str, shapes: _Shapes) ->
             "content": {operation.body.media: {"schema": _body(operation.body, shapes)}},
         }
     return told | ({"security": []} if operation.everybody else {})
-
-
-def _name(method: str, path: str) -> str:
-    text = re.findall(r"[A-Za-z0-9]+", path)
-    return "_".join([method.lower(), *text])
 
 
 def _parameter(each: Parameter) -> Schema:

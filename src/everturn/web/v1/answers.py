@@ -54,17 +54,14 @@ def not_possible(status: int, message: str, param: str | None = None, code: str 
     return NotPossible(error_reply(status, message, param=param, code=code))
 
 
-def _error(status: int, message: str, *, param: str | None = None, code: str | None = None) -> Json:
-    kind, usual = _KINDS.get(status, _SERVER)
-    return {"error": {"message": message, "type": kind, "param": param, "code": code or usual}}
-
-
 def error_reply(
     status: int, message: str, *headers: Header, param: str | None = None, code: str | None = None
 ) -> CompleteResponse:
     """Return an error response. A conflict also says that a retry does not help."""
     more = (*headers, NO_RETRY) if status == 409 and NO_RETRY not in headers else headers
-    return CompleteResponse(status, encode(_error(status, message, param=param, code=code)), more)
+    kind, usual = _KINDS.get(status, _SERVER)
+    error = {"message": message, "type": kind, "param": param, "code": code or usual}
+    return CompleteResponse(status, encode({"error": error}), more)
 
 
 def to_openai_error(reply: CompleteResponse) -> CompleteResponse:

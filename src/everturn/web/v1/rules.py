@@ -112,7 +112,7 @@ def read_chat(body: bytes) -> ParsedRequest:
         **_shared(asked),
         rows=_ending(rows, "messages"),
         instructions=instructions,
-        tools=_tools(asked, _nested_function),
+        tools=_tools(asked, lambda tool: tool.get("function")),
         include_usage=options.get("include_usage") is True,
     )
 
@@ -128,7 +128,7 @@ def read_response(body: bytes) -> ParsedRequest:
         **_shared(asked),
         rows=_ending(rows, "input"),
         instructions="\n\n".join(part for part in (own, instructions) if part),
-        tools=_tools(asked, _flat_function),
+        tools=_tools(asked, lambda tool: tool),
         previous=_optional(asked, "previous_response_id", str, "a string"),
     )
 
@@ -321,14 +321,6 @@ def _tools(asked: Json, function_of: Callable[[Json], object]) -> tuple[ClientTo
         raise MalformedRequest(f"at most {MOST_TOOLS} tools are supported", "tools")
     read = tuple(_tool(tool, function_of, f"tools[{place}]") for place, tool in enumerate(tools))
     return () if asked.get("tool_choice") == "none" else read
-
-
-def _nested_function(tool: Json) -> object:
-    return tool.get("function")
-
-
-def _flat_function(tool: Json) -> object:
-    return tool
 
 
 def _tool(tool: object, function_of: Callable[[Json], object], where: str) -> ClientTool:

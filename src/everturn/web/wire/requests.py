@@ -60,7 +60,7 @@ def query_of(scope: Scope) -> dict[str, str]:
 
 def keepable(scope: Scope) -> None:
     """Raise BadRequest for a URL with a NUL, which no database can store, so that no endpoint has to check. What cannot be
-    decoded is replaced where a URL is read, headers cannot contain NUL, and bodies are read by bodies.small_body.
+    decoded is replaced where a URL is read, headers cannot contain NUL, and bodies are read by `small_body`.
     """
     if "\x00" in scope["path"] or b"%00" in scope["query_string"]:
         raise BadRequest("the URL contains a NUL character; remove it")
