@@ -196,5 +196,5 @@ def logout(home: Home) -> None:
 def _running(home: Home) -> Holder:
     gateway = holder(home)
     if gateway is None or not gateway.url:
-        raise EverturnError(texts.not_running(home.path, "start it with `everturn run`"))
+        raise EverturnError(texts.not_running(home.path, texts.START_BY))
     return gateway

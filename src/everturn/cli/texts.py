@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 START_IT = "start it with: everturn run"
+START_BY = "start it with `everturn run`"
 YES, NO, NOTHING = "yes", "no", "-"
 
 

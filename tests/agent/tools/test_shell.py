@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.agent.tools.children import Child, scrubbed
-from everturn.agent.tools.shell import HeadAndTail, ShellSettings, shell_tools
+from everturn.agent.tools.shell import Child, HeadAndTail, ShellSettings, scrubbed, shell_tools
 from everturn.clock import Clock, SystemClock
 from everturn.model import Effect, RowOutcome
 from everturn.testing import ManualClock
@@ -134,7 +133,7 @@ async def test_a_turn_that_is_stopped_ends_its_command(tmp_path: Path) -> None:
 
 GATEWAY = """
 import asyncio, pathlib, sys
-from everturn.agent.tools.children import Child
+from everturn.agent.tools.shell import Child
 async def main():
     child = await Child.start(("/bin/sh", "-c", "sleep 600 & echo $! > child; wait"), lambda _: None,
         folder=pathlib.Path(sys.argv[1]), environment={"PATH": sys.argv[2]})

@@ -17,7 +17,7 @@ import structlog
 from everturn.agent.rules import scrub
 from everturn.agent.toolbox import Ask, Run, Tool, ToolError, ToolPlace, no_approval
 from everturn.agent.tools.arguments import within
-from everturn.agent.tools.children import scrubbed
+from everturn.agent.tools.shell import scrubbed
 from everturn.clock import Clock
 from everturn.model import Effect, Json
 from everturn.turns.rules.approvals import exact, exact_json, fits

@@ -1,6 +1,6 @@
 """One connection to an MCP server, through the official client library. Only this file imports it, and is itself loaded late.
 
-Over standard streams the program runs as our child (children.py), so it ends with the gateway; its lines are bounded.
+Over standard streams the program runs as our child (shell.py), so it ends with the gateway; its lines are bounded.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from everturn.agent.toolbox import ToolError
-from everturn.agent.tools.children import Child
 from everturn.agent.tools.mcp import ErrorLog, LinkLost, McpTool
+from everturn.agent.tools.shell import Child
 from everturn.http_client import HttpClient
 from everturn.model import Json
 

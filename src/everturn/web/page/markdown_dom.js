@@ -73,7 +73,7 @@ function linkNode(kid) {
 }
 
 function imageNode(kid) {
-  const image = el('img', { src: kid.src, alt: kid.alt || 'picture', loading: 'lazy', class: 'picture' });
-  image.addEventListener('error', () => image.replaceWith(el('a', { href: kid.src, class: 'file' }, kid.alt || 'file')));
+  const image = el('img', { src: kid.src, alt: kid.alt || MARKDOWN.picture, loading: 'lazy', class: 'picture' });
+  image.addEventListener('error', () => image.replaceWith(el('a', { href: kid.src, class: 'file' }, kid.alt || MARKDOWN.file)));
   return el('a', { href: kid.src, target: '_blank', rel: 'noopener' }, image);
 }

@@ -82,4 +82,4 @@ export const BOX = {
 
 export const COPY = { name: 'Copy', done: 'Copied', refused: 'Not allowed' };
 export const AGE = { now: 'now', minutes: (n) => `${n} min`, hours: (n) => `${n} h`, days: (n) => `${n} d` };
-export const MARKDOWN = { noLanguage: 'text', copyCode: 'Copy the code', table: 'Table' };
+export const MARKDOWN = { noLanguage: 'text', copyCode: 'Copy the code', table: 'Table', picture: 'picture', file: 'file' };
