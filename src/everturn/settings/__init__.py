@@ -10,17 +10,29 @@ from everturn.settings.agent import AGENT_NAME, MAIN, AgentConfig, AgentOverride
 from everturn.settings.core import (
     CHAT_TYPES,
     OVERRIDABLE,
+    CacheConfig,
+    CompactionConfig,
     DrainConfig,
     LimitsConfig,
+    PatienceConfig,
     RecoveryConfig,
     ResetConfig,
     ResetOverride,
     ServerConfig,
     SessionsConfig,
+    SpendingConfig,
     StoreConfig,
 )
 from everturn.settings.display import DisplayConfig, MediaConfig, StreamingConfig, TelemetryConfig
-from everturn.settings.platforms import MatrixConfig, OwnPlatformConfig, PlatformConfig, PlatformsConfig, TelegramConfig
+from everturn.settings.platforms import (
+    ApprovalsConfig,
+    MatrixConfig,
+    OwnPlatformConfig,
+    PlatformConfig,
+    PlatformsConfig,
+    RightsConfig,
+    TelegramConfig,
+)
 from everturn.settings.rules import dotted, listed, masked, named, nearest, section, shown
 from everturn.settings.tree import (
     PREFIX,
@@ -36,14 +48,6 @@ from everturn.settings.tree import (
 from everturn.settings.tree import built as _built
 from everturn.settings.tree import place_of as _place_of
 from everturn.settings.tree import setting_at as _setting_at
-from everturn.settings.use import (
-    ApprovalsConfig,
-    CacheConfig,
-    CompactionConfig,
-    PatienceConfig,
-    RightsConfig,
-    SpendingConfig,
-)
 
 __all__ = [
     "CHAT_TYPES",

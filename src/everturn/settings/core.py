@@ -1,4 +1,4 @@
-"""The tables every gateway has: `[store]`, `[sessions]`, `[recovery]`, `[drain]`, `[limits]` and `[server]`."""
+"""The tables every gateway has: where it runs and keeps its data, its sessions and limits, and what turns may use."""
 # ruff: noqa: RUF009  `setting` and `named` make dataclass fields
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ Reset = Literal["none", "idle", "daily", "both"]
 Resume = Literal["auto", "on_message"]
 
 CHAT_TYPES = ("dm", "group", "channel", "thread", "forum")
+MOST_TOKENS = 1_000_000_000_000
+MOST_COST = 1_000_000_000
 STORE_SCHEMES = ("sqlite://", "postgresql://", "postgres://")
 
 
@@ -235,3 +237,67 @@ class ServerConfig:
         " closes the oldest. 0: no limit.",
         between=(0, 100_000),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingConfig:
+    """`[spending]`."""
+
+    turn_tokens: int = setting(0, "The most tokens that one turn may use. 0: no limit.", between=(0, MOST_TOKENS))
+    person_tokens_day: int = setting(
+        0, "The most tokens that one person may use in a day (UTC). 0: no limit.", between=(0, MOST_TOKENS)
+    )
+    total_tokens_day: int = setting(
+        0, "The most tokens that all people together may use in a day (UTC). 0: no limit.", between=(0, MOST_TOKENS)
+    )
+    turn_cost: float = setting(
+        0.0, "The most US dollars that one turn may cost, where prices are known. 0: no limit.", between=(0, MOST_COST)
+    )
+    person_cost_day: float = setting(
+        0.0, "The most that one person may spend in a day, where prices are known. 0: no limit.", between=(0, MOST_COST)
+    )
+    total_cost_day: float = setting(
+        0.0, "The most that all people together may spend in a day, where prices are known. 0: no limit.",
+        between=(0, MOST_COST),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig:
+    """`[compaction]`."""
+
+    at: float = setting(
+        0.7, "The gateway compacts a conversation before a model call that would fill this share of the context window.",
+        between=(0.1, 0.95),
+    )  # fmt: skip
+    keep: float = setting(0.2, "The share of the context window that stays word for word.", between=(0.0, 0.9))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatienceConfig:
+    """`[patience]`."""
+
+    inactive_s: float = setting(
+        1800.0, "A turn that shows no activity for so many seconds fails, and its user gets a notice. 0: never.",
+        between=(0, 31_536_000),
+    )  # fmt: skip
+    warn_s: float = setting(
+        900.0, "After so many seconds without activity its user gets a warning. 0: never.", between=(0, 31_536_000)
+    )
+    working_s: float = setting(
+        180.0, "During a long turn its user gets a notice that it still runs, every so many seconds. 0: never.",
+        between=(0, 31_536_000),
+    )  # fmt: skip
+    stall_s: float = setting(
+        300.0, "When a message is queued and nothing moved for so many seconds, its sender gets a notice. 0: never.",
+        between=(0, 31_536_000),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """`[cache]`."""
+
+    entries: int = setting(128, "How many such clients the gateway keeps for sessions.", between=(1, 100_000))
+    megabytes: int = setting(512, "How much memory they may take together, as estimated.", between=(1, 1_000_000))
+    idle_s: float = setting(3600.0, "Clients unused for so many seconds are dropped.", between=(1, 31_536_000))

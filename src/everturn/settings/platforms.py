@@ -1,8 +1,9 @@
-"""`[platforms.X]`: the settings that all chat platforms share, and those of each."""
+"""The chat platforms, `[platforms.X]`, and what people on them may do: `[rights]` and `[approvals]`."""
 # ruff: noqa: RUF009  `setting`, `section` and `named` make dataclass fields
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Literal
@@ -15,6 +16,7 @@ OnUnknownDelivery = Literal["mark", "ask", "drop"]
 Unknown = Literal["auto", "pair", "ignore"]
 Groups = Literal["addressed", "all"]
 EVERYBODY = "*"
+PEOPLE = 'a list of people, each as "PLATFORM:USER"'
 
 
 def telegram_problem(number: str) -> str | None:
@@ -178,3 +180,67 @@ class PlatformsConfig:
         """Every chat platform by name, enabled or not: the built-in ones and the owner's."""
         ours = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "own"}
         return {**self.own, **ours}
+
+
+def _person_problem(person: str) -> str | None:
+    if not re.fullmatch(rf"{PLATFORM_NAME}:\S+", person):
+        return "write the platform, a colon and the person's id"
+    platform, _, user = person.partition(":")
+    problem = {"telegram": telegram_problem, "matrix": matrix_problem}.get(platform)
+    return problem(user) if problem else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeConfig:
+    """`[rights.platform.PLATFORM.dm]` and `[... .group]`."""
+
+    admins: tuple[str, ...] = setting(
+        (),
+        "Who may use every command here that is not the owner's alone. None named: everybody may.",
+        form="a list of the platform's ids of people",
+    )
+    commands: tuple[str, ...] = setting(
+        (), "What all others may use, besides /help and /whoami.", form='a list of commands such as ["status", "new"]'
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformRights:
+    """The rights on one platform."""
+
+    dm: ScopeConfig = section(ScopeConfig, "Rights in direct chats with the agent. Talking is not affected.")
+    group: ScopeConfig = section(ScopeConfig, "Rights in groups, channels and threads. Talking is not affected.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightsConfig:
+    """`[rights]`."""
+
+    owners: tuple[str, ...] = setting(
+        (),
+        "The owners of the gateway, who may use every command. Whoever has the token of the home is an owner, too.",
+        form=PEOPLE,
+        check=_person_problem,
+    )
+    platform: Mapping[str, PlatformRights] = named(
+        PlatformRights,
+        "The rights on one platform.",
+        placeholder="PLATFORM",
+        name=PLATFORM_NAME,
+        name_form="a platform's name has small letters, digits and _",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalsConfig:
+    """`[approvals]`."""
+
+    expires_s: float = setting(
+        604_800.0,
+        "An approval request without an answer expires after so many seconds; the tool is not used.",
+        between=(1, 31_536_000),
+    )
+    approvers: tuple[str, ...] = setting(
+        (), "The only people who may approve tool calls. None named: the person whose turn it is.", form=PEOPLE,
+        check=_person_problem,
+    )  # fmt: skip
