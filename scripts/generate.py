@@ -17,8 +17,7 @@ from typing import Any
 
 import click
 
-from everturn.agent.toolbox import Tool
-from everturn.agent.tools.arguments import OutputSettings, output_tools
+from everturn.agent.toolbox import OutputSettings, Tool, output_tools
 from everturn.agent.tools.fetch import FetchSettings, fetch_tools
 from everturn.agent.tools.files import FilesSettings, files_tools
 from everturn.agent.tools.memory import MemorySettings, SearchSettings, memory_tools, search_tools

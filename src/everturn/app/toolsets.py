@@ -195,7 +195,7 @@ class Toolsets:
         raise ConfigError(f"{key} names the environment variable {name}, which is not set")
 
     def _read_output(self) -> ToolSource:
-        from everturn.agent.tools.arguments import OutputSettings, output_tools
+        from everturn.agent.toolbox import OutputSettings, output_tools
 
         # Below what the transcript takes: a page is never shortened again.
         settings = OutputSettings(page_chars=min(15_000, self._tools.output_chars * 3 // 4))

@@ -1,7 +1,6 @@
 """Promise 12 for tools: a long output is shortened in the transcript, kept whole, and read by page."""
 
-from everturn.agent.toolbox import Tool, ToolPlace
-from everturn.agent.tools.arguments import OutputSettings, output_tools
+from everturn.agent.toolbox import OutputSettings, Tool, ToolPlace, output_tools
 from everturn.ids import oldest_id
 from everturn.lifecycle.rows import DAY_S, forget
 from everturn.lifecycle.settings import Settings

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from everturn.agent.interface import TurnContext
-from everturn.agent.toolbox import Tool, Toolbox, ToolPlace
-from everturn.agent.tools.arguments import OutputSettings, output_tools, schema
+from everturn.agent.toolbox import OutputSettings, Tool, Toolbox, ToolPlace, output_tools, schema
 from everturn.agent.tools.fetch import FetchSettings, fetch_tools
 from everturn.agent.tools.files import FilesSettings, ListFiles, files_tools
 from everturn.agent.tools.memory import MemorySettings, SearchSettings, memory_tools, search_tools

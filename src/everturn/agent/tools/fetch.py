@@ -17,8 +17,7 @@ from urllib.parse import urljoin
 
 import httpx2
 
-from everturn.agent.toolbox import Tool, ToolError, ToolPlace
-from everturn.agent.tools.arguments import Arguments, Text, says, tool, within
+from everturn.agent.toolbox import Arguments, Text, Tool, ToolError, ToolPlace, says, tool, within
 from everturn.clock import Clock
 from everturn.http_client import HttpClient
 from everturn.model import Effect

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from everturn.agent.folder import Entry, Folder
-from everturn.agent.toolbox import Tool, ToolError, ToolPlace
-from everturn.agent.tools.arguments import Arguments, Text, says, tool
+from everturn.agent.toolbox import Arguments, Text, Tool, ToolError, ToolPlace, says, tool
 from everturn.home.rules import upload_at
 from everturn.model import Effect
 

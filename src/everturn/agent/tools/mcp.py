@@ -15,8 +15,7 @@ import msgspec
 import structlog
 
 from everturn.agent.rules import scrub
-from everturn.agent.toolbox import Ask, Run, Tool, ToolError, ToolPlace, no_approval
-from everturn.agent.tools.arguments import within
+from everturn.agent.toolbox import Ask, Run, Tool, ToolError, ToolPlace, no_approval, within
 from everturn.agent.tools.shell import scrubbed
 from everturn.clock import Clock
 from everturn.model import Effect, Json

@@ -14,8 +14,7 @@ import msgspec
 
 from everturn.agent.interface import TurnContext
 from everturn.agent.rows import Memory, forget_memory, recall, remember
-from everturn.agent.toolbox import Tool, ToolError, ToolPlace
-from everturn.agent.tools.arguments import Arguments, Text, says, tool
+from everturn.agent.toolbox import Arguments, Text, Tool, ToolError, ToolPlace, says, tool
 from everturn.clock import Clock
 from everturn.home.search_index import IndexedRow, IndexLost, SearchIndex
 from everturn.model import Effect, Message

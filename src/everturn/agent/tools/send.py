@@ -12,8 +12,7 @@ from typing import Annotated, Protocol
 
 from everturn.agent.folder import Folder, parts_of
 from everturn.agent.interface import TurnContext
-from everturn.agent.toolbox import Tool, ToolError, ToolFile, ToolPlace
-from everturn.agent.tools.arguments import Arguments, Text, says, tool
+from everturn.agent.toolbox import Arguments, Text, Tool, ToolError, ToolFile, ToolPlace, says, tool
 from everturn.errors import NoRoom, TooLarge
 from everturn.home.rules import upload_at
 from everturn.model import Effect, SessionSource

@@ -18,8 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
-from everturn.agent.toolbox import Tool, ToolError, ToolPlace
-from everturn.agent.tools.arguments import Arguments, Text, says, tool, within
+from everturn.agent.toolbox import Arguments, Text, Tool, ToolError, ToolPlace, says, tool, within
 from everturn.clock import Clock
 from everturn.errors import ToolFailed
 from everturn.model import Effect
