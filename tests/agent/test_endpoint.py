@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pytest
 
-from everturn.agent.endpoint import EndpointAgent
+from everturn.agent.outside import EndpointAgent
 from everturn.agent.wire import OUTCOME_UNKNOWN, WireSettings
 from everturn.testing import FakePlatform, World
 from tests.agent.test_process import Swift

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.agent.process import ProcessAgent
+from everturn.agent.outside import ProcessAgent
 from everturn.agent.wire import OUTCOME_UNKNOWN, WireSettings
 from everturn.testing import FakePlatform, World
 from tests.house import ROOT

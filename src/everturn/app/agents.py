@@ -257,13 +257,13 @@ class _Making:
             raise ConfigError(f"{table}.object: {error}") from error
 
     def _make_process(self, config: AgentConfig, table: str) -> Agent:
-        from everturn.agent.process import ProcessAgent
+        from everturn.agent.outside import ProcessAgent
 
         settings = self._wire_settings(config, table)
         return ProcessAgent(config.command, self._given.home, self._given.env, self._given.clock, settings)
 
     def _make_http(self, config: AgentConfig, table: str) -> Agent:
-        from everturn.agent.endpoint import EndpointAgent
+        from everturn.agent.outside import EndpointAgent
 
         key = self._variable(config.api_key_env, table) if config.api_key_env else None
         return EndpointAgent(config.url, key, self._given.clock, self._wire_settings(config, table))

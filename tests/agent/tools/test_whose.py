@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from everturn.agent.interface import Answer, TurnContext
-from everturn.agent.process import ProcessAgent
+from everturn.agent.outside import ProcessAgent
 from everturn.agent.toolbox import Tool, ToolPlace
 from everturn.agent.tools.shell import ShellSettings, shell_tools
 from everturn.agent.wire import WireSettings
