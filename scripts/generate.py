@@ -135,8 +135,8 @@ LIFECYCLE_HEAD = """\
 # The states of a message, a turn and a reply
 
 Every message in, every turn and every reply out is a row in the database. A row is in one state at a time, and moves only
-along the arrows below. The pictures are made from the tables of moves in `src/everturn/model.py`; tests hold every operation to them. A
-state without an arrow out of it is an end.
+along the arrows below. The pictures are made from the tables of moves in `src/everturn/model.py`; every statement that sets a state names in
+its WHERE the states it may leave, and a test compares them with the tables. A state without an arrow out of it is an end.
 
 The process may exit at any time; these rows stay. [The architecture](../architecture.md#the-picture) says what the next process
 does with each of them, and [write, act, write](../decisions/0004-write-act-write.md) why nothing is lost in between.
