@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bench.disk import kept
 from bench.running import Running
 from everturn.model import Json
-from everturn.people.rules.access import GatewayAddress
+from everturn.people.rules.rights import GatewayAddress
 from everturn.platform.posted import ApiPlatform, WebPlatform
 from everturn.web.messages import FileEndpoints
 from everturn.web.wire.server import PageParts, Serving, make_app, serve

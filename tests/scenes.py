@@ -10,8 +10,8 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.errors import StoreError
 from everturn.lifecycle.settings import Policies, Settings
 from everturn.model import Effect, Message, SessionEntry, ToolCall
-from everturn.operator.rows.reading import explain, transcript
-from everturn.sessions.rows.entries import find_entry
+from everturn.operator.rows.reading import explain
+from everturn.sessions.rows.entries import find_entry, transcript
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.store.interface import GRACE_S, Op, sql
 from everturn.store.open import open_store

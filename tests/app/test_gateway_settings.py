@@ -11,8 +11,8 @@ from everturn.inbox.rules import BacklogRule
 from everturn.lifecycle.settings import Settings
 from everturn.model import SessionSource
 from everturn.outbox.rules.streaming import Pace
-from everturn.people.rules.access import ChatRights, Rights
-from everturn.people.rules.admission import AccessPolicy
+from everturn.people.rules.access import AccessPolicy
+from everturn.people.rules.rights import ChatRights, Rights
 from everturn.sessions.rules.keys import Route
 from everturn.settings.config import Config, read_config
 

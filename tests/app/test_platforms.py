@@ -11,7 +11,7 @@ from everturn.app.platforms import chat_platforms, close_all
 from everturn.clock import SystemClock
 from everturn.errors import ConfigError
 from everturn.model import SessionSource
-from everturn.people.rules.admission import AccessVerdict, Standing, verdict
+from everturn.people.rules.access import AccessVerdict, Standing, verdict
 from everturn.platform.interface import CanEdit, CanPull, CanSend
 from everturn.settings import Config, MatrixConfig, OwnPlatformConfig, PlatformsConfig, ServerConfig, TelegramConfig
 from everturn.store.interface import Store

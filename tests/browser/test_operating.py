@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 
 from everturn.errors import OutcomeUnknown, Refused
 from everturn.outbox.rules.delivery import MAY_REPEAT, Surety
-from everturn.people.rules.admission import PAIR, AccessPolicy, Admission
+from everturn.people.rules.access import PAIR, AccessPolicy, Admission
 from everturn.testing import SendFault
 from tests.browser.browsing import MARKS, Gateway, Screen, serious, window
 from tests.browser.operating import ASKING, ATTACK, Operations, operations
@@ -165,7 +165,7 @@ async def test_a_kill_is_shown_and_survived_and_an_action_requested_meanwhile_is
     await expect(ops.page.locator("#status")).to_have_text("Disconnected from the gateway.")
     gateway.start()
     await expect(ops.page.locator("#banner")).to_be_hidden()
-    await expect(ops.page.locator("#recoveries li").first).to_contain_text("killed or crashed, back in")
+    await expect(ops.page.locator("#recoveries li").first).to_contain_text("killed or crashed, ready after")
     await expect(row).to_have_count(0)
     await expect(screen.said().locator(".status")).to_contain_text("stopped")
     assert ops.errors == []

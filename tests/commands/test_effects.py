@@ -5,7 +5,7 @@ import pytest
 from everturn.lifecycle.gateway import PlannedStop
 from everturn.lifecycle.settings import Settings
 from everturn.model import Usage
-from everturn.people.rules.access import ChatRights, Rights
+from everturn.people.rules.rights import ChatRights, Rights
 from everturn.testing import FakePlatform, World
 from everturn.turns.rows.spending import count_usage
 from tests.scenes import Actor, answer_to, ask, die, restarted, said_in, session_of, told

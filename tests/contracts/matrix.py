@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from everturn.clock import Clock, SystemClock
 from everturn.model import SessionSource
-from everturn.people.rules.admission import AccessVerdict
+from everturn.people.rules.access import AccessVerdict
 from everturn.platform.interface import CanDelete, CanEdit, CanReact, CanSendFiles, CanTellContact, CanType
 from everturn.platform.matrix import MatrixPlatform, MatrixSettings
 from everturn.platform.matrix.rooms import Welcome

@@ -16,11 +16,10 @@ from everturn.commands.rules.registry import parse_command
 from everturn.ids import Ids
 from everturn.inbox.rows.inbox import Accepted, Arrival, accept
 from everturn.model import Effect, Message, Reply, SessionEntry, SessionSource, ToolCall
-from everturn.operator.rows.reading import transcript
 from everturn.outbox.rows.outbox import claim_next
 from everturn.outbox.rules.delivery import Delivery
-from everturn.people.rules.access import NO_RIGHTS, Rights
-from everturn.sessions.rows.entries import calls_of, find_entry, write_source
+from everturn.people.rules.rights import NO_RIGHTS, Rights
+from everturn.sessions.rows.entries import calls_of, find_entry, transcript, write_source
 from everturn.sessions.rules.keys import session_key
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.store.interface import Op, P, Rows, Store, sql

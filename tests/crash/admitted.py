@@ -12,7 +12,7 @@ from everturn.lifecycle.settings import Settings
 from everturn.model import Inbound, SessionSource
 from everturn.operator.rows.reading import PersonAct, PersonActed
 from everturn.people.rules import people_texts
-from everturn.people.rules.admission import PAIR, AccessPolicy, Admission
+from everturn.people.rules.access import PAIR, AccessPolicy, Admission
 from everturn.testing import FakePlatform, World
 from tests.crash.gateway_process import CrashProcess, answer_to
 

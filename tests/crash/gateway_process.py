@@ -24,7 +24,7 @@ from everturn.home.files import Media
 from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, SessionSource, ToolCall
 from everturn.outbox.rules.delivery import Surety
-from everturn.people.rules.access import Rights
+from everturn.people.rules.rights import Rights
 from everturn.sessions.rules import notices
 from everturn.testing import FakePlatform, World
 from tests.waiting import WAIT_S, poll

@@ -16,7 +16,7 @@ from everturn import points
 from everturn.clock import SystemClock
 from everturn.home.files import Media
 from everturn.model import SessionSource
-from everturn.people.rules.admission import AccessVerdict
+from everturn.people.rules.access import AccessVerdict
 from everturn.platform.matrix import MatrixPlatform, MatrixSettings
 from everturn.platform.matrix.wire import MARKS
 from everturn.testing import World

@@ -4,8 +4,7 @@ import asyncio
 from pathlib import Path
 
 from everturn.model import Message
-from everturn.operator.rows.reading import transcript
-from everturn.sessions.rows.entries import list_entries
+from everturn.sessions.rows.entries import list_entries, transcript
 from everturn.sessions.rules import notices
 from everturn.store.open import open_store
 from everturn.testing import FakePlatform

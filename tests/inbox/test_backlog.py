@@ -13,7 +13,7 @@ from everturn.inbox.rules import BacklogRule
 from everturn.lifecycle.settings import Settings
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.operator.rows.reading import explain
-from everturn.people.rules.admission import AccessPolicy, Admission
+from everturn.people.rules.access import AccessPolicy, Admission
 from everturn.platform.interface import Choice, Contact
 from everturn.testing import FakePlatform, ManualClock, World
 from tests.contracts.store import select

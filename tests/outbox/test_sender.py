@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -16,13 +16,14 @@ from everturn.model import SessionSource
 from everturn.operator.rows.actions import Act, Acted, act_on_reply
 from everturn.operator.rows.overview import replies
 from everturn.operator.rows.reading import count_open
-from everturn.outbox.rows.outbox import record_sent
+from everturn.outbox.rows.outbox import claim_next, record_sent
 from everturn.outbox.rules.delivery import MAY_REPEAT, NO_USE, Surety
-from everturn.people.rules.admission import VALID_S, AccessPolicy, Admission
+from everturn.people.rules.access import VALID_S, AccessPolicy, Admission
 from everturn.platform.interface import TextLimits
 from everturn.store.interface import Op, Store, sql
 from everturn.store.open import open_store
 from everturn.testing import FakePlatform, ManualClock, ScriptedAgent, SendFault, World
+from everturn.testing.clock import within
 from tests.scenes import Actor, die, happened, restarted, told, trace_of, until_read, while_time_passes
 
 T = TypeVar("T")
@@ -377,22 +378,25 @@ async def test_a_reply_to_a_platform_that_is_gone_waits_for_it(store_url: str) -
 
 
 class LateStore:
-    """A store whose first record of a sent reply is committed late: others look on other connections meanwhile."""
+    """A store that commits one operation late, the first of its kind: others look on other connections meanwhile."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, late: Callable[..., Op[Any]]) -> None:
         self._store = store
-        self.recording, self.go_on = asyncio.Event(), asyncio.Event()
+        self._late_one = late
+        self.called, self.go_on = asyncio.Event(), asyncio.Event()
+        self.calls = 0
         self._late: list[asyncio.Task[object]] = []
         self.read, self.lock_instance, self.locks_settled = store.read, store.lock_instance, store.locks_settled
         self.alive, self.trouble, self.now = store.alive, store.trouble, store.now
         self.meters, self.close = store.meters, store.close
 
     def run(self, operation: Callable[..., Op[T]], *args: Any, **named: Any) -> asyncio.Future[T]:
-        """Run and commit; of the first record, later."""
+        """Run and commit; the first of its kind later."""
         bound = partial(operation, *args, **named)
-        if operation is not record_sent or self.recording.is_set():
+        self.calls += operation is self._late_one
+        if operation is not self._late_one or self.called.is_set():
             return self._store.run(bound)
-        self.recording.set()
+        self.called.set()
         late = asyncio.ensure_future(self._run_late(bound))
         self._late.append(late)
         outer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -404,6 +408,17 @@ class LateStore:
         return await self._store.run(operation)
 
 
+def late(operation: Callable[..., Op[Any]]) -> tuple[list[LateStore], Callable[[str], Awaitable[Store]]]:
+    """What opens a store that commits this operation late, and where that store is then."""
+    opened: list[LateStore] = []
+
+    async def open_late(url: str) -> Store:
+        opened.append(LateStore(await open_store(url), operation))
+        return opened[0]
+
+    return opened, open_late
+
+
 def sent_rows() -> Op[int]:
     """How many replies are recorded as sent."""
     return len((yield sql("SELECT id FROM outbox WHERE state='sent'")))
@@ -411,18 +426,12 @@ def sent_rows() -> Op[int]:
 
 async def test_a_cancelled_lane_ends_when_what_it_recorded_is_committed(store_url: str) -> None:
     """Else the next lane finds the reply still being sent, and nobody looks for the one behind it."""
-    opened: list[LateStore] = []
-
-    async def open_late(url: str) -> Store:
-        opened.append(LateStore(await open_store(url)))
-        return opened[0]
-
-    platform = FakePlatform()
+    platform, (opened, open_late) = FakePlatform(), late(record_sent)
     async with World(store_url, ScriptedAgent(), [platform], opened=open_late) as world:
         platform.say("one", "hello")
         await told(platform, "one", "echo: hello")
         (store,) = opened
-        await happened(store.recording)
+        await happened(store.called)
         await reply_to(world, platform.say("one", "again"), "pending")
         (lane,) = (each for each in asyncio.all_tasks() if each.get_name().startswith("outbox "))
         lane.cancel()
@@ -430,3 +439,18 @@ async def test_a_cancelled_lane_ends_when_what_it_recorded_is_committed(store_ur
         assert not lane.done()
         store.go_on.set()
         await told(platform, "one", "echo: again")
+
+
+async def test_a_stop_ends_a_lane_whose_claim_hangs(store_url: str) -> None:
+    """The stop waits for it until its time is over, then the lane is cancelled again; it must not claim once more."""
+    opened, open_late = late(claim_next)
+    async with World(store_url, ScriptedAgent(), [FakePlatform()], ManualClock(), opened=open_late) as world:
+        (store,) = opened
+        world.gateway.outbox.wake("agent:main:fake:dm:one")
+        await happened(store.called)
+        (lane,) = (each for each in asyncio.all_tasks() if each.get_name().startswith("outbox "))
+        await while_time_passes(world, world.gateway.stop(None))
+        async with within():
+            await asyncio.wait({lane})
+        assert (lane.cancelled(), store.calls) == (True, 1)
+        store.go_on.set()

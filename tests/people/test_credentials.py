@@ -9,7 +9,7 @@ from everturn.home.folder import CredentialLock
 from everturn.inbox.rows.inbox import read_cursor
 from everturn.lifecycle.rows import join, record_end
 from everturn.lifecycle.settings import Settings
-from everturn.people.rows.access import Claim, claim_credential
+from everturn.people.rows.credentials import Claim, claim_credential
 from everturn.testing import FakePlatform, ManualClock, World
 from tests.contracts.store import living
 from tests.scenes import Actor, answer_to, told, until_read, while_time_passes

@@ -11,8 +11,8 @@ from everturn.errors import TryLater
 from everturn.lifecycle.gateway import Gateway
 from everturn.lifecycle.settings import Settings
 from everturn.people.rows.directory import directory, put_alias
-from everturn.people.rules.access import Rights
 from everturn.people.rules.directory import kinds
+from everturn.people.rules.rights import Rights
 from everturn.platform.interface import Channel
 from everturn.sessions.rules.keys import Isolation
 from everturn.testing import FakePlatform, ManualClock, World

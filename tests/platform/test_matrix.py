@@ -13,7 +13,7 @@ import pytest
 from everturn.errors import OutcomeUnknown, Refused, TryLater
 from everturn.inbox.rules import in_reply
 from everturn.model import Attachment, Heard, Inbound, ReadTo, SessionSource
-from everturn.people.rules.admission import AccessVerdict
+from everturn.people.rules.access import AccessVerdict
 from everturn.platform import interface
 from everturn.platform.interface import Choice, Outgoing
 from everturn.platform.matrix import MatrixPlatform

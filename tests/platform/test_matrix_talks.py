@@ -12,9 +12,9 @@ from everturn.clock import SystemClock
 from everturn.inbox.rows.inbox import read_cursor
 from everturn.lifecycle.settings import Settings
 from everturn.outbox.rules.streaming import Display, Pace
-from everturn.people.rows.admission import approve_person, revoke
+from everturn.people.rows.access import approve_person, revoke
 from everturn.people.rules import people_texts
-from everturn.people.rules.admission import CODE_CHARS, AccessPolicy, Admission
+from everturn.people.rules.access import CODE_CHARS, AccessPolicy, Admission
 from everturn.platform.matrix import MatrixPlatform
 from everturn.settings import Config, MatrixConfig, PlatformsConfig
 from everturn.store.open import open_store

@@ -8,7 +8,7 @@ import pytest
 from everturn.clock import SystemClock
 from everturn.errors import OutcomeUnknown
 from everturn.model import SessionSource
-from everturn.people.rules.admission import AccessVerdict
+from everturn.people.rules.access import AccessVerdict
 from everturn.platform.matrix import MatrixSettings
 from everturn.platform.matrix.calls import Homeserver, read_answer
 from everturn.platform.matrix.reading import MatrixReader

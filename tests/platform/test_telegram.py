@@ -16,7 +16,7 @@ from everturn.http_client import trusted
 from everturn.inbox.rules import in_reply
 from everturn.model import Attachment, Heard, Inbound, SessionSource
 from everturn.outbox.rules.text import utf16
-from everturn.people.rules.access import ChatRights, Rights
+from everturn.people.rules.rights import ChatRights, Rights
 from everturn.platform import interface
 from everturn.platform.interface import Choice, Contact, Outgoing
 from everturn.platform.telegram import TelegramPlatform

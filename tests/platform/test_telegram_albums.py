@@ -17,7 +17,7 @@ from everturn.home.files import Media
 from everturn.inbox.rules import ALBUM_S
 from everturn.lifecycle.settings import Settings
 from everturn.model import Inbound, SessionSource
-from everturn.people.rules.admission import AccessPolicy, Admission
+from everturn.people.rules.access import AccessPolicy, Admission
 from everturn.platform.posted import ApiPlatform
 from everturn.platform.telegram import TelegramPlatform
 from everturn.platform.telegram.adapter import SECRET_HEADER

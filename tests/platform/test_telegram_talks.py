@@ -15,8 +15,8 @@ from everturn.lifecycle.settings import Settings
 from everturn.model import ToolCall
 from everturn.outbox.rules.outbox_texts import LEFT
 from everturn.outbox.rules.streaming import Display, Pace
-from everturn.people.rows.admission import revoke
-from everturn.people.rules.admission import AccessPolicy, Admission
+from everturn.people.rows.access import revoke
+from everturn.people.rules.access import AccessPolicy, Admission
 from everturn.store.open import open_store
 from everturn.testing import ScriptedAgent, World
 from everturn.testing.telegram import Person, Telegram, group, upgrade

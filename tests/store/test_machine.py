@@ -18,7 +18,7 @@ from msgspec import structs
 from everturn.commands.rows.commands import apply_command
 from everturn.ids import Ids
 from everturn.inbox.rows.inbox import accept, store_dead_letter
-from everturn.inbox.rows.joining import choose_busy, join_turn
+from everturn.inbox.rows.steering import choose_busy, join_turn
 from everturn.inbox.rules import BusyMode
 from everturn.lifecycle.rows import (
     expire,
@@ -31,7 +31,7 @@ from everturn.lifecycle.rows import (
     record_lock,
 )
 from everturn.model import Reply, ToolCall, Usage
-from everturn.operator.rows.reading import count_open, transcript
+from everturn.operator.rows.reading import count_open
 from everturn.outbox.rows.outbox import (
     claim_next,
     make_dead_letter,
@@ -44,7 +44,7 @@ from everturn.outbox.rows.outbox import (
 from everturn.outbox.rules.delivery import UnknownAction
 from everturn.sessions.rows.boundaries import open_calls
 from everturn.sessions.rows.compaction import Compaction, compact
-from everturn.sessions.rows.entries import find_entry, list_entries
+from everturn.sessions.rows.entries import find_entry, list_entries, transcript
 from everturn.sessions.rules.keys import Isolation
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.store.interface import Op, sql

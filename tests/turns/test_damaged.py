@@ -16,6 +16,7 @@ BROKEN_JSON = (
     "INSERT INTO outbox (id, key, turn, kind, platform, source, text, state, due_at, created_at, parts)"
     " SELECT id, key, id, 'reply', 'fake', '{}', '', 'open', 1, 1, '{' FROM turn WHERE id=(SELECT min(id) FROM turn)"
 )
+ENDED_STATE = "UPDATE turn SET state='answered' WHERE id=(SELECT min(id) FROM turn)"  # and no end
 UNKNOWN_STATE = "UPDATE turn SET state='odd' WHERE id=(SELECT min(id) FROM turn)"
 FORGOTTEN = "UPDATE entry SET turn=NULL, holder=NULL WHERE turn=(SELECT min(id) FROM turn)"
 UNKNOWN_VERDICT = "UPDATE turn SET verdict='odd' WHERE id=(SELECT min(id) FROM turn)"
@@ -36,7 +37,7 @@ async def two_cut_off(world: World, platform: FakePlatform, agent: Actor, damage
     agent.release()
 
 
-@pytest.mark.parametrize("damage", [UNKNOWN_STATE, BROKEN_JSON], ids=["state", "json"])
+@pytest.mark.parametrize("damage", [UNKNOWN_STATE, ENDED_STATE, BROKEN_JSON], ids=["state", "ended", "json"])
 async def test_a_turn_that_cannot_be_read_is_suspended_alone(store_url: str, damage: str) -> None:
     """Promise 9: its people get a notice and can reset the session; nobody else notices."""
     platform, agent = FakePlatform(), Actor()
@@ -47,8 +48,9 @@ async def test_a_turn_that_cannot_be_read_is_suspended_alone(store_url: str, dam
             await while_time_passes(world, told(platform, "one", notices.DAMAGED))
             await told(platform, "two", answer_to("tool hold two"))
             entry = await entry_of(world, platform, "one")
+            unended = await world.store.run(select, "SELECT id FROM turn WHERE ended_at IS NULL")
             await ask(platform, "one", "again")
-    assert getattr(entry.state, "reason", "") == "damaged"
+    assert (getattr(entry.state, "reason", ""), unended) == ("damaged", [])
     errors = [each for each in logs if each["log_level"] == "error"]
     assert {each["session_key"] for each in errors} == {key_of(platform, "one")}
     assert any("remedy" in each for each in errors)
@@ -74,7 +76,7 @@ async def test_a_turn_at_which_its_key_does_not_point_is_ended_once(store_url: s
     assert [each["text"] for each in dead] == ["tool hold one"]
 
 
-@pytest.mark.parametrize("damage", [UNKNOWN_STATE, BROKEN_JSON], ids=["state", "json"])
+@pytest.mark.parametrize("damage", [UNKNOWN_STATE, ENDED_STATE, BROKEN_JSON], ids=["state", "ended", "json"])
 async def test_a_drain_cuts_the_other_turns_off_and_suspends_the_damaged_one(store_url: str, damage: str) -> None:
     """The session is suspended before the planned end of the process: the next one starts and logs nothing of it."""
     platform, agent = FakePlatform(), Actor()

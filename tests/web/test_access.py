@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from everturn.people.rows.access import log_out
-from everturn.people.rules.access import GatewayAddress
+from everturn.people.rows.credentials import log_out
+from everturn.people.rules.rights import GatewayAddress
 from everturn.testing import ManualClock
 from everturn.web.access import LOGINS, VALID_FOR_S
 from everturn.web.keys import LOGIN_S, VISIT_S

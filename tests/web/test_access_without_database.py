@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from everturn.clock import SystemClock
 from everturn.errors import StoreError
-from everturn.people.rules.access import GatewayAddress
+from everturn.people.rules.rights import GatewayAddress
 from everturn.store.open import open_store
 from everturn.store.postgres import PostgresStore
 from everturn.testing import ManualClock

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from everturn.lifecycle.settings import Settings
-from everturn.people.rules.admission import PAIR, AccessPolicy, Admission
+from everturn.people.rules.access import PAIR, AccessPolicy, Admission
 from everturn.testing import FakePlatform
 from tests.web.composition import SHARED, Web, running
 

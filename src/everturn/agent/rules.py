@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from everturn.model import SessionSource
-from everturn.people.rules.admission import clean_text
+from everturn.people.rules.access import clean_text
 
 FIRST_WAIT_S = 1.0
 LONGEST_BACK_OFF_S = 60.0

@@ -34,7 +34,7 @@ from everturn.lifecycle.gateway import Gateway, PlannedStop
 from everturn.lifecycle.settings import Settings
 from everturn.model import Json, SessionSource
 from everturn.people.directory import Channels
-from everturn.people.rules.access import GatewayAddress
+from everturn.people.rules.rights import GatewayAddress
 from everturn.platform.interface import Platform
 from everturn.platform.posted import ApiPlatform, V1Platform, WebPlatform
 from everturn.settings import MAIN, Config, ServerConfig

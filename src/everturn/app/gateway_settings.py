@@ -13,8 +13,8 @@ from everturn.errors import ConfigError
 from everturn.inbox.rules import BacklogRule, MediaRules
 from everturn.lifecycle.settings import Policies, Settings
 from everturn.outbox.rules.streaming import Display, Look, Pace
-from everturn.people.rules.access import ChatRights, Rights
-from everturn.people.rules.admission import AccessPolicy, Admission
+from everturn.people.rules.access import AccessPolicy, Admission
+from everturn.people.rules.rights import ChatRights, Rights
 from everturn.sessions.rules.keys import Isolation, Route
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.settings import Config, MediaConfig, ResetConfig, RightsConfig, nearest

@@ -16,8 +16,8 @@ from everturn.app.gateway_settings import admission_of, rights_of
 from everturn.clock import Clock
 from everturn.errors import ConfigError
 from everturn.model import SessionSource
-from everturn.people.rows.admission import admitted
-from everturn.people.rules.admission import BY_HTTP, AccessVerdict
+from everturn.people.rows.access import admitted
+from everturn.people.rules.access import BY_HTTP, AccessVerdict
 from everturn.platform.interface import CanClose, Platform
 from everturn.settings import Config, OwnPlatformConfig
 from everturn.store.interface import Store

@@ -24,7 +24,7 @@ from everturn.cli.view import look
 from everturn.errors import EverturnError
 from everturn.home.folder import Holder, Home, holder
 from everturn.people.rules import people_texts
-from everturn.people.rules.access import GRANTABLE, MEANINGS
+from everturn.people.rules.rights import GRANTABLE, MEANINGS
 
 _SCOPES = "; ".join(f"{scope}: {MEANINGS[scope]}" for scope in GRANTABLE)
 

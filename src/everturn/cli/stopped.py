@@ -14,9 +14,9 @@ from everturn.lifecycle.rows import last_end, newest_id, open_instances
 from everturn.operator.rows.actions import Act, Impossible, act_on_message, act_on_reply
 from everturn.operator.rows.overview import knows_platform, messages, recoveries, replies
 from everturn.operator.rows.reading import count_open
-from everturn.people.rows.access import list_keys, revoke_key
-from everturn.people.rows.admission import StoppedKey, approve_person, list_people
-from everturn.people.rows.admission import revoke as revoke_rows
+from everturn.people.rows.access import StoppedKey, approve_person, list_people
+from everturn.people.rows.access import revoke as revoke_rows
+from everturn.people.rows.credentials import list_keys, revoke_key
 from everturn.people.rows.pairing import Approval, Paired, approve_code, approve_request, list_pairings
 from everturn.platform.posted import ApiPlatform
 from everturn.sessions.rows.entries import list_entries

@@ -145,7 +145,7 @@ CHANNEL_COLUMNS = ("name", "address", "kind", "aliases", "last seen")
 NO_CHANNELS = "No chat is known yet. The gateway learns them from platforms and conversations."
 DEAD_COLUMNS = ("id", "kind", "since", "platform", "chat", "sender", "error", "text")
 DEAD_MESSAGE = "message"
-RECOVERY_COLUMNS = ("ended at", "exit", "ready after", "continued", "suspended", "returned", "by instance")
+RECOVERY_COLUMNS = ("ended at", "exit", "ready after", "continued", "suspended", "queued again", "by instance")
 
 
 def gateway_runs(home: object, pid: object, url: object) -> str:

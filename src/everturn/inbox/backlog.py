@@ -11,7 +11,7 @@ import structlog
 from everturn import points
 from everturn.errors import Conflict, EverturnError, StoreError, TooLong, Unkeepable
 from everturn.ids import Instance
-from everturn.inbox.bursts import Bursts
+from everturn.inbox.albums import Bursts
 from everturn.inbox.rows.backlog import Backlogged, asked_before, collecting_keys, expire_asked, settle_backlog
 from everturn.inbox.rows.inbox import Arrival, move_cursor, store_dead_letter
 from everturn.inbox.rules import ASKED_S, QUIET_S, outage_id, storable_message

@@ -27,7 +27,7 @@ from everturn.errors import (
 from everturn.ids import Instance
 from everturn.inbox.backlog import Backlogs, DeadLetters
 from everturn.inbox.rows.inbox import Accepted, AcceptOutcome, Arrival, accept, knows_album, move_cursor, read_cursor
-from everturn.inbox.rows.joining import Revision, revise
+from everturn.inbox.rows.steering import Revision, revise
 from everturn.inbox.rules import Arriving, arriving, forced_by, outage_id, placeholders, room_in_queue, storable_message
 from everturn.lifecycle.settings import Settings
 from everturn.model import Heard, Inbound, ReadTo, SessionSource
@@ -36,10 +36,10 @@ from everturn.outbox.sender import ReplySender
 from everturn.pauses import asked_s, pause_s
 from everturn.people.directory import RecentChats
 from everturn.people.pairing import Strangers
-from everturn.people.rows.admission import standing
+from everturn.people.rows.access import standing
 from everturn.people.rows.directory import first_number, move_chat
-from everturn.people.rules.access import may
-from everturn.people.rules.admission import AccessVerdict, Standing, make_code, verdict
+from everturn.people.rules.access import AccessVerdict, Standing, make_code, verdict
+from everturn.people.rules.rights import may
 from everturn.platform.connected import Contacts, Platforms
 from everturn.platform.interface import Pulled
 from everturn.sessions.rows.entries import write_source
@@ -164,7 +164,7 @@ class Intake:
         """Read a platform for ever, from its committed cursor, as soon as this process has acquired its credential. Asking for
         the next message acknowledges the last.
 
-        This is the only loop that retries a read. Whatever an adapter raises is logged and shown in the status, and the
+        This is the only loop that retries a read. Whatever an adapter raises while it reads is logged and shown in the status, and the
         adapter is asked again after a pause; the others are read on.
         """
         await acquire(platform)
@@ -288,8 +288,8 @@ class Intake:
     def _commit(self, arrival: Arrival, limit: int) -> asyncio.Future[Accepted]:
         """Store a message; the commit goes on, and its turn is run, even if the caller is cancelled."""
         alone = arrival.kind == "message" and arrival.album is None  # an album waits until it is whole
-        now = alone and arrival.arriving is Arriving.NOW
-        start = self._turns.take_slot(arrival.key, arrival.source) if now else None
+        may_begin = alone and arrival.arriving is Arriving.NOW
+        start = self._turns.take_slot(arrival.key, arrival.source) if may_begin else None
         if start is None and (streamed := self._turns.streams.of(arrival.key)) is not None:
             arrival = replace(arrival, streamed=streamed)  # should it end the turn that runs
         outer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()

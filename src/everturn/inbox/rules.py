@@ -18,7 +18,7 @@ from everturn.commands.rules.registry import parse_command
 from everturn.home.rules import PROGRAM, TEXT, Upload, clean_file_name, size_text, without_addresses
 from everturn.model import Attachment, Inbound, StoredFile
 from everturn.outbox.rules.text import storable
-from everturn.people.rules.admission import clean_name
+from everturn.people.rules.access import clean_name
 
 LONGEST_BURST_S = 1.0
 ALBUM_S = 0.8  # when no further part of an album came for so long, it is whole

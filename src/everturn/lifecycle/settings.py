@@ -11,8 +11,8 @@ from msgspec import structs
 from everturn.inbox.rules import BacklogRule, BusyMode, MediaRules
 from everturn.model import SessionSource
 from everturn.outbox.rules.streaming import Display
-from everturn.people.rules.access import NO_RIGHTS, Rights
-from everturn.people.rules.admission import CLOSED, Admission
+from everturn.people.rules.access import CLOSED, Admission
+from everturn.people.rules.rights import NO_RIGHTS, Rights
 from everturn.sessions.rules.keys import MAIN, Isolation, Route, agent_for, session_key
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.turns.rules.spending import SpendingLimits

@@ -52,7 +52,7 @@ class Operator:
         self._turns.streams.hold(target, held=True)
         act = Act(
             id=action_id, action=action, target=target, actor=actor, at=self._clock.now(), number=self._instance.ids.next(),
-            session_id=self._instance.ids.session(), by_event=self._platforms.by_event(),
+            session_id=self._instance.ids.session(), by_event=self._platforms.event_platforms(),
             streamed=self._turns.streams.of(target),
         )  # fmt: skip
         acting = self._store.run(DOES[what], act)

@@ -46,6 +46,7 @@ from everturn.outbox.rules.delivery import (
     is_ordered,
     is_too_late,
     marked,
+    send_key,
 )
 from everturn.outbox.rules.streaming import Display, Look, answering, visible
 from everturn.outbox.rules.text import LOST, beneath_file, not_here, not_sent, split, storable
@@ -201,7 +202,9 @@ class ReplySender:
             self._again.discard(key)
             if self._settings.on_unknown_delivery_for(origin_of(key)[0]) == UnknownAction.ASK:
                 # Queue delivery requests for its replies whose delivery is unknown.
-                while await self._store.run(ask_about_delivery, key, self._instance.ids.next(), self._clock.now()):
+                while await _settled(
+                    self._store.run(ask_about_delivery, key, self._instance.ids.next(), self._clock.now())
+                ):
                     points.reached("delivery.asked")
             found = await self._claim(key)
             if isinstance(found, DamagedReply):
@@ -233,7 +236,8 @@ class ReplySender:
         try:
             return await _settled(claiming)
         except asyncio.CancelledError:
-            if claiming.exception() is None and isinstance(reply := claiming.result(), Reply):
+            # When it is cancelled twice, the claim may still be open; the next process finds it.
+            if claiming.done() and claiming.exception() is None and isinstance(reply := claiming.result(), Reply):
                 with suppress(FenceLost):
                     await _settled(store.run(try_later, reply, now, "", failed=False))
             raise
@@ -370,7 +374,7 @@ class Delivering:
         """
         out, choices = reply.sent_parts, [] if reply.kind in {REPLY, PROGRESS} else _choices(reply)
         for place in range(len(out), len(pieces)):
-            key, piece = f"{reply.id}-{place}", pieces[place]
+            key, piece = send_key(reply.id, place), pieces[place]
             points.reached("send.before")
             number = None
             if reply.look and place == len(reply.sent_parts) and isinstance(platform, CanReadBack):

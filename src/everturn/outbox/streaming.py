@@ -17,7 +17,7 @@ from everturn.ids import Instance
 from everturn.model import Bubble, Reply, SessionSource
 from everturn.outbox.rows.outbox import record_bubble
 from everturn.outbox.rows.streaming import BROKEN_OFF, PAUSED, Closed, Opening, open_bubble, still_ours
-from everturn.outbox.rules.delivery import Surety, UnknownAction, marked
+from everturn.outbox.rules.delivery import Surety, UnknownAction, marked, send_key
 from everturn.outbox.rules.outbox_texts import NOTHING_SAID, SUPERSEDED, beneath
 from everturn.outbox.rules.streaming import (
     Display,
@@ -27,7 +27,6 @@ from everturn.outbox.rules.streaming import (
     answering,
     growing,
     grown,
-    part_key,
     resolved,
     room,
     so_far,
@@ -249,7 +248,9 @@ class StreamingMessage:
 
 
 class Bubbles:
-    """The bubbles that this process shows, and those that are not delivered yet."""
+    """The bubbles that this process shows, and those that are not delivered yet. Their writers use its store, settings and
+    platforms.
+    """
 
     def __init__(self, store: Store, instance: Instance, display: Display, platforms: Platforms) -> None:
         self.store = store
@@ -402,7 +403,7 @@ class MessageWriter:
 
     async def find(self, place: int, piece: str) -> None:
         """Look for the next part, which may be out, and record it. Where looking proves nothing, it is sent under its key."""
-        key = part_key(self.bubble.name, place, self.bubble.replaces)
+        key = send_key(self.bubble.name, place, self.bubble.replaces)
         found = await find_sent(self.platform, self.to, key, piece)
         if found is None and self.platform.surety is Surety.KEYED:
             await self.add(place, piece)
@@ -412,7 +413,7 @@ class MessageWriter:
         await self._keep(replace(self.bubble, repeats=False))
 
     async def _sent(self, place: int, piece: str) -> str:
-        key = part_key(self.bubble.name, place, self.bubble.replaces)
+        key = send_key(self.bubble.name, place, self.bubble.replaces)
         try:
             found = await find_sent(self.platform, self.to, key, piece) if self.bubble.repeats else None
             to = answering(self.to, self._bubbles.display.look(self.to), place)

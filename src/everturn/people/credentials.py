@@ -12,7 +12,7 @@ import structlog
 from everturn.home.folder import CredentialLock
 from everturn.ids import Instance
 from everturn.lifecycle.settings import Settings
-from everturn.people.rows.access import Claim, claim_credential
+from everturn.people.rows.credentials import Claim, claim_credential
 from everturn.people.rules import people_texts
 from everturn.platform.connected import Contacts
 from everturn.platform.interface import HasCredential, Pulled

@@ -21,9 +21,9 @@ from everturn.people.rows.directory import (
     keep_channels,
     origins,
 )
-from everturn.people.rules.access import rank_of
-from everturn.people.rules.admission import Standing, clean_name
+from everturn.people.rules.access import Standing, clean_name
 from everturn.people.rules.directory import KnownChat, NotFound, at_address, listing_due, may_use, resolve, seen_in
+from everturn.people.rules.rights import rank_of
 from everturn.platform.connected import Platforms
 from everturn.platform.interface import CanListChannels, CanNoticeChannels, Channel, Platform
 from everturn.store.interface import Store

@@ -18,9 +18,9 @@ from everturn.operator.rows.overview import knows_platform
 from everturn.operator.rows.reading import PersonAct, PersonActed, act_on_person
 from everturn.outbox.hub import Hub
 from everturn.outbox.sender import ReplySender
-from everturn.people.rows.admission import StoppedKey, approve_person, list_people, revoke, revoke_again
+from everturn.people.rows.access import StoppedKey, approve_person, list_people, revoke, revoke_again
 from everturn.people.rows.pairing import Approval, Paired, PairingOutcome, approve_code, approve_request, list_pairings
-from everturn.people.rules.admission import Admission, ids_of
+from everturn.people.rules.access import Admission, ids_of
 from everturn.platform.connected import Platforms
 from everturn.store.interface import Store
 from everturn.turns.scheduler import Scheduler

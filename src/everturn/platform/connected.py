@@ -47,7 +47,7 @@ class Platforms:
         """How replies to a platform leave; those to one that is not connected wait for it."""
         return self._deliveries.get(platform) or Delivery(by_event=False)
 
-    def by_event(self) -> frozenset[str]:
+    def event_platforms(self) -> frozenset[str]:
         """The platforms that deliver by events: a notice there is delivered with its commit."""
         return frozenset(name for name, delivery in self._deliveries.items() if delivery.by_event)
 

@@ -12,7 +12,7 @@ from everturn.home.files import Media
 from everturn.lifecycle.gateway import Gateway, PlannedStop
 from everturn.lifecycle.settings import Settings
 from everturn.model import Effect, Inbound, SessionSource, ToolCall
-from everturn.people.rules.admission import OPEN
+from everturn.people.rules.access import OPEN
 from everturn.platform.interface import Platform
 from everturn.sessions.rules.keys import session_key
 from everturn.store.interface import Store

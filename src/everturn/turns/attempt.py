@@ -17,7 +17,7 @@ from everturn.agent.interface import NO_USAGE
 from everturn.clock import Clock
 from everturn.errors import PlatformError
 from everturn.ids import Instance
-from everturn.inbox.rows.joining import JoinedTurn, join_turn
+from everturn.inbox.rows.steering import JoinedTurn, join_turn
 from everturn.lifecycle.settings import Settings
 from everturn.model import Event, Message, SettledFiles, ToolCall, Usage
 from everturn.outbox.hub import Hub
@@ -46,7 +46,7 @@ from everturn.turns.rules.turns import Notice, NoticesSent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnvironment:
-    """What every turn of this process uses: where it is stored, how it is shown, and who hears of it."""
+    """What turns and their recovery use in this process: where they are stored, how they are shown, and who hears of them."""
 
     store: Store
     clock: Clock

@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from everturn.errors import StoreError
-from everturn.inbox.bursts import Bursts
+from everturn.inbox.albums import Bursts
 from everturn.pauses import pause_s
 from everturn.sessions.rules.keys import origin_of
 from everturn.turns.attempt import TurnEnvironment

@@ -11,13 +11,12 @@ from everturn.agent.interface import NO_USAGE, JudgeCall, RunTool, as_journaled
 from everturn.errors import Conflict, ToolFailed
 from everturn.inbox.attachments import Attachments
 from everturn.inbox.rows.attachments import extras_of_messages
-from everturn.inbox.rows.joining import steer_waits
+from everturn.inbox.rows.steering import steer_waits
 from everturn.inbox.rules import NEW_MESSAGE, OUTCOME_UNKNOWN
 from everturn.model import Effect, Message, RequestExtras, RowOutcome, SessionSource, ToolCall, Usage
-from everturn.operator.rows.reading import transcript
 from everturn.outbox.rules.text import storable, utf16
-from everturn.people.rules.admission import author_of
-from everturn.sessions.rows.entries import last_messages
+from everturn.people.rules.access import author_of
+from everturn.sessions.rows.entries import last_messages, transcript
 from everturn.turns.approvals import request_approval
 from everturn.turns.attempt import Attempt, SessionResources, join_waiting, notify, used_calls
 from everturn.turns.rows.approvals import May, decided_calls

@@ -120,6 +120,7 @@ class Runner:
         attempt.close_bubble()
         cut = notices.cut(answer.text) if answer.cut else None
         before = attempt.bubble.before if attempt.bubble is not None else ""
+        said = message.content if cut is None else cut
         grew = begun.attempt > 1 or (attempt.bubble is not None and attempt.bubble.began)
         finishing = env.store.run(
             finish,
@@ -130,7 +131,7 @@ class Runner:
             attempt.pop_tail_key(),
             answer.usage,
             cut,
-            whole(before, message.content if cut is None else cut, attempt.look),
+            whole(before, said, attempt.look) if before else said,
             grew=grew,
         )
         # What follows the commit happens even if this task is cancelled meanwhile.

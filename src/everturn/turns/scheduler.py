@@ -14,7 +14,7 @@ from everturn.agent.interface import Agent, MarksCalls
 from everturn.clock import Clock
 from everturn.errors import StoreError
 from everturn.home.files import Media
-from everturn.inbox.bursts import Bursts
+from everturn.inbox.albums import Bursts
 from everturn.model import SessionSource
 from everturn.outbox.sender import ReplySender
 from everturn.sessions.rules.keys import origin_of
@@ -194,7 +194,7 @@ class Scheduler:
     """Schedules the turns of this process on its slots: one at a time per key, fair between keys."""
 
     def __init__(self, env: TurnEnvironment, agent: Agent, outbox: ReplySender, media: Media | None) -> None:
-        self.env = env
+        self._env = env
         self._outbox = outbox
         self._runner = Runner(env, agent, outbox, media)
         self._marks_calls = agent.marks_calls if isinstance(agent, MarksCalls) else _never
@@ -231,11 +231,11 @@ class Scheduler:
             return None
         self._claiming[key] = False
         self._all_free.clear()
-        return self.env.start(source.platform, source.chat_type, counts=not self._marks_calls(key))
+        return self._env.start(source.platform, source.chat_type, counts=not self._marks_calls(key))
 
     def launch(self, begun: StartedTurn) -> None:
         """Start the task of a turn that this process has claimed."""
-        attempt = Attempt(self.env, begun)
+        attempt = Attempt(self._env, begun)
         if attempt.suspect:
             self.lanes.watch(begun.key)
         attempt.bubble = self._outbox.bubbles.begin(lambda: attempt.begun)
@@ -243,7 +243,7 @@ class Scheduler:
         self._claiming.pop(begun.key, None)
         self._running[begun.key] = RunningTurn(attempt, task)
         self._all_free.clear()
-        self.env.observing.began(begun)
+        self._env.observing.began(begun)
         # A callback, not a `finally`: a task that is cancelled before its first step runs none of its code.
         task.add_done_callback(partial(self._ended, attempt))
         show_typing(attempt, task)
@@ -273,7 +273,7 @@ class Scheduler:
 
     async def resume_after_delay(self) -> None:
         """Wait for the crash loop delay, then resume interrupted turns one at a time."""
-        await self.env.clock.sleep(self.env.settings.crash_loop_delay_s)
+        await self._env.clock.sleep(self._env.settings.crash_loop_delay_s)
         self.lanes.resume_one_at_a_time()
         self._pump()
 
@@ -293,17 +293,17 @@ class Scheduler:
 
     async def cut_off(self, reason: str, marked: list[Recovered]) -> None:
         """Mark and count every turn that still runs, each in one transaction, and cancel its task."""
-        now = self.env.clock.now()
-        cause = Interruption(instance=self.env.instance.number, reason=reason, at=now, now=now, why=reason)
-        stuck_after = self.env.settings.stuck_after
+        now = self._env.clock.now()
+        cause = Interruption(instance=self._env.instance.number, reason=reason, at=now, now=now, why=reason)
+        stuck_after = self._env.settings.stuck_after
 
         async def mark(running: RunningTurn) -> None:
             begun = running.attempt.begun
-            delivery = self.env.platforms.delivery(begun.source.platform)
+            delivery = self._env.platforms.delivery(begun.source.platform)
             if running.attempt.bubble is not None:
                 await running.attempt.bubble.settle(SETTLE_S)  # so that what is out is known
-            marking = self.env.store.run(cut_off_by_drain, begun.turn, begun.key, stuck_after, cause, delivery)
-            recovered = await suspend_if_damaged(self.env, begun.turn, begun.key, cause, marking)
+            marking = self._env.store.run(cut_off_by_drain, begun.turn, begun.key, stuck_after, cause, delivery)
+            recovered = await suspend_if_damaged(self._env, begun.turn, begun.key, cause, marking)
             points.reached("drain.marked")
             if delivery.streams:
                 self._outbox.wake(begun.key)  # its streaming message shows that it waits
@@ -311,7 +311,7 @@ class Scheduler:
             if recovered is not None:
                 running.attempt.outcome = outcome_of(recovered.verdict)
                 marked.append(recovered)
-                self.env.hub.publish(begun.key, recovered.events)
+                self._env.hub.publish(begun.key, recovered.events)
 
         await asyncio.gather(*(mark(each) for each in list(self._running.values())))
 
@@ -339,20 +339,20 @@ class Scheduler:
         self._claiming[key] = resumes
         self._all_free.clear()
         counts = not self._marks_calls(key)
-        start = self.env.start(*origin_of(key), counts=counts, suspects=self.lanes.watches(key))
-        claim = self.env.store.run(begin_next, key, start)
+        start = self._env.start(*origin_of(key), counts=counts, suspects=self.lanes.watches(key))
+        claim = self._env.store.run(begin_next, key, start)
         claim.add_done_callback(partial(self._claimed, key))
 
     def _claimed(self, key: str, claim: asyncio.Future[Claimed]) -> None:
         begun = self._failed_claims.result_of(key, claim)
         if isinstance(begun, StartedTurn):
-            self.env.hub.publish(key, begun.events)
-            if begun.spoke or self.env.platforms.delivery(begun.source.platform).streams:
+            self._env.hub.publish(key, begun.events)
+            if begun.spoke or self._env.platforms.delivery(begun.source.platform).streams:
                 self._outbox.wake(key)  # a streaming message from before may have its final text now
             self.launch(begun)
             return
         self.lanes.clear(key)
-        if begun is None and not self.env.platforms.delivery(origin_of(key)[0]).by_event:
+        if begun is None and not self._env.platforms.delivery(origin_of(key)[0]).by_event:
             self._outbox.wake(key)  # those who shared a turn that a revocation ended get a notice
         if isinstance(begun, NotYet):
             self.lanes.add_suspect(key)
@@ -367,8 +367,8 @@ class Scheduler:
         attempt.close_bubble()
         if attempt.bubble is not None and attempt.bubble.writer is not None:
             self._outbox.wake(key)  # however it ended, its streaming message has a final text
-        self.env.observing.ended(attempt.begun, attempt.began, attempt.outcome)
-        self.env.hub.ended(key)
+        self._env.observing.ended(attempt.begun, attempt.began, attempt.outcome)
+        self._env.hub.ended(key)
         self.lanes.clear(key)
         error = None if task.cancelled() else task.exception()
         if error is not None:

@@ -15,8 +15,8 @@ from starlette.types import Scope as Request
 
 from everturn.clock import Clock
 from everturn.errors import StoreError
-from everturn.people.rows.access import AccessKey, find_key, find_visit, key_used, secrets_in_force
-from everturn.people.rules.access import (
+from everturn.people.rows.credentials import AccessKey, find_key, find_visit, key_used, secrets_in_force
+from everturn.people.rules.rights import (
     OWNER,
     SAFE,
     GatewayAddress,

@@ -22,7 +22,7 @@ from everturn.clock import Clock
 from everturn.errors import StoreError
 from everturn.model import InboxState, Json, OutboxState, TurnState
 from everturn.operator.rows.reading import OpenWork, backlog, count_open
-from everturn.people.rules.access import KeyScope
+from everturn.people.rules.rights import KeyScope
 from everturn.sessions.rows.entries import list_entries
 from everturn.store.interface import Store
 from everturn.telemetry.meters import METRICS, Histogram, Labels, Meters, Metric, MetricKind, StoreMeters

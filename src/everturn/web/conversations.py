@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from everturn.clock import Clock
 from everturn.model import Json, Message, SessionSource
-from everturn.operator.rows.reading import explain, transcript
+from everturn.operator.rows.reading import explain
 from everturn.sessions.rows.conversations import (
     ConversationView,
     add_conversation,
@@ -26,7 +26,7 @@ from everturn.sessions.rows.conversations import (
     show_earlier,
     state_name,
 )
-from everturn.sessions.rows.entries import find_entry
+from everturn.sessions.rows.entries import find_entry, transcript
 from everturn.store.interface import Op, Store, sql
 from everturn.web.access import Access, access_check
 from everturn.web.events import EventStreams, Watched
@@ -179,7 +179,7 @@ class About:
 
 
 class Conversations:
-    """The endpoints of the page; only for the owner (people/rules/access.py)."""
+    """The endpoints of the page; only for the owner (people/rules/rights.py)."""
 
     def __init__(
         self,

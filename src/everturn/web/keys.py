@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from everturn.clock import Clock
 from everturn.model import Json
-from everturn.people.rows.access import (
+from everturn.people.rows.credentials import (
     BY_OWNER,
     AccessKey,
     LoginOutcome,
@@ -26,7 +26,7 @@ from everturn.people.rows.access import (
     log_out,
     revoke_key,
 )
-from everturn.people.rules.access import GRANTABLE
+from everturn.people.rules.rights import GRANTABLE
 from everturn.store.interface import Store
 from everturn.web import texts
 from everturn.web.access import THE_OWNER, Access, address_of, hashed, visitor_of

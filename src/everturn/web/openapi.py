@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 from starlette.routing import BaseRoute, Route
 
-from everturn.people.rules.access import GRANTABLE, OPEN_PAGES, is_page
+from everturn.people.rules.rights import GRANTABLE, OPEN_PAGES, is_page
 from everturn.platform.posted import CHAT_CHARS, ID_CHARS, Post
 from everturn.web import openapi_shapes as shapes
 from everturn.web.control import MOST_SESSIONS, StopRequest

@@ -32,7 +32,7 @@ from everturn.operator.rows.overview import (
 )
 from everturn.operator.rows.reading import PersonAct, PersonActed
 from everturn.operator.rules.timeline import timeline_json
-from everturn.people.rules.admission import clean_code
+from everturn.people.rules.access import clean_code
 from everturn.store.interface import Op, Store
 from everturn.web.access import Access, access_check, visitor_of
 from everturn.web.control import Control
@@ -56,7 +56,7 @@ CODE_CHARS = 64
 
 
 class OpsReadEndpoints:
-    """The read-only endpoints; for a key with the scope `read`, and the owner (people/rules/access.py)."""
+    """The read-only endpoints; for a key with the scope `read`, and the owner (people/rules/rights.py)."""
 
     def __init__(self, *, store: Store, clock: Clock, control: Control, chats: Chats, platforms: Platforms) -> None:
         self._store = store

@@ -14,11 +14,11 @@ from starlette.routing import Route
 
 from everturn.clock import Clock
 from everturn.model import Json
-from everturn.people.rows.admission import StoppedKey
+from everturn.people.rows.access import StoppedKey
 from everturn.people.rows.directory import Directory, directory, drop_alias, put_alias
 from everturn.people.rows.pairing import Paired, PairingOutcome
 from everturn.people.rules import people_texts
-from everturn.people.rules.admission import clean_code, clean_name, is_person
+from everturn.people.rules.access import clean_code, clean_name, is_person
 from everturn.people.rules.directory import ALIAS_CHARS, KnownChat, at_address, kinds, plain
 from everturn.store.interface import Store
 from everturn.web.wire.requests import BadRequest, json_response, small_body, whole_number

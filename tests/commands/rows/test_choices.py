@@ -10,10 +10,10 @@ from everturn import __version__
 from everturn.commands.rows.commands import apply_command, notify_restarted, restarts_to_notify
 from everturn.commands.rows.values import Terms
 from everturn.inbox.rows.inbox import accept
-from everturn.inbox.rows.joining import busy_chosen
+from everturn.inbox.rows.steering import busy_chosen
 from everturn.lifecycle.rows import join, record_end
 from everturn.model import Usage
-from everturn.people.rules.access import NO_RIGHTS, ChatRights, Rights
+from everturn.people.rules.rights import NO_RIGHTS, ChatRights, Rights
 from everturn.sessions.rows.compaction import compaction_wanted, freeze, frozen
 from everturn.turns.rows.turns import finish, step
 from tests.contracts.store import BY_EVENT, QUEUE, StoreProcess, broken, key_of, living, response

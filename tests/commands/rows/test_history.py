@@ -13,8 +13,7 @@ from everturn.inbox.rows.inbox import accept
 from everturn.inbox.rules import ALBUM_S
 from everturn.lifecycle.rows import DAY_S
 from everturn.model import ACTIVE, Attachment, ResumePending, SettledFiles, Suspended
-from everturn.operator.rows.reading import transcript
-from everturn.sessions.rows.entries import last_messages
+from everturn.sessions.rows.entries import last_messages, transcript
 from everturn.turns.rows.recovery import suspend_session
 from everturn.turns.rows.turns import fail
 from tests.contracts.store import BY_EVENT, QUEUE, StoreProcess, broken, key_of, living

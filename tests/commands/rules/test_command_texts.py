@@ -8,7 +8,7 @@ from everturn.commands.rules import command_texts
 from everturn.commands.rules.registry import BY_NAME, COMMANDS, REGISTRY
 from everturn.inbox.rules import BusyMode
 from everturn.model import SessionSource, Usage
-from everturn.people.rules.access import NO_RIGHTS
+from everturn.people.rules.rights import NO_RIGHTS
 
 USED = Usage(requests=2, input_tokens=1234, output_tokens=56, cached_tokens=1000, cost=0.0123)
 EVERY_TEXT = [

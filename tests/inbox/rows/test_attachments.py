@@ -15,7 +15,7 @@ from everturn.inbox.rows.attachments import (
     settle_attachments,
 )
 from everturn.inbox.rows.inbox import accept, knows_album
-from everturn.inbox.rows.joining import revise
+from everturn.inbox.rows.steering import revise
 from everturn.inbox.rules import ALBUM_S
 from everturn.model import Attachment, Heard, SettledFiles, StoredFile
 from everturn.turns.rows.beginning import begin_next

@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from everturn.inbox.rows.inbox import AcceptOutcome, accept, read_cursor
-from everturn.inbox.rows.joining import Revision, revise
+from everturn.inbox.rows.steering import Revision, revise
 from everturn.model import Heard
 from everturn.operator.rows.reading import explain
-from everturn.people.rules.admission import AccessPolicy, Admission
+from everturn.people.rules.access import AccessPolicy, Admission
 from tests.contracts.store import QUEUE, StoreProcess, living
 
 

@@ -10,7 +10,7 @@ from everturn.inbox.rows.attachments import extras_of_messages
 from everturn.inbox.rows.inbox import AcceptOutcome, Arrival, accept
 from everturn.lifecycle.rows import forget
 from everturn.model import ClientTool, Message, RequestExtras, ToolCall, Usage
-from everturn.operator.rows.reading import transcript
+from everturn.sessions.rows.entries import transcript
 from everturn.turns.rows.beginning import begin_next
 from everturn.turns.rows.recovery import cut_off, suspend_session
 from everturn.turns.rows.turn_values import StartedTurn

@@ -20,10 +20,9 @@ from everturn.lifecycle.rows import (
     forget,
     idle_entries,
 )
-from everturn.operator.rows.reading import transcript
 from everturn.outbox.rows.outbox import make_dead_letter, record_sent, try_later
 from everturn.outbox.rows.replies import event_range
-from everturn.sessions.rows.entries import list_entries
+from everturn.sessions.rows.entries import list_entries, transcript
 from everturn.turns.rows.recovery import suspend_session
 from tests.contracts.store import BY_EVENT, QUEUE, StoreProcess, broken, key_of, living
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from everturn.operator.rows.reading import count_open, explain, transcript
+from everturn.operator.rows.reading import count_open, explain
 from everturn.outbox.rows.outbox import record_sent
 from everturn.outbox.rows.replies import events_after
-from everturn.sessions.rows.entries import last_messages
+from everturn.sessions.rows.entries import last_messages, transcript
 from everturn.turns.rows.turns import fail
 from tests.contracts.store import BY_EVENT, StoreProcess, key_of, living
 

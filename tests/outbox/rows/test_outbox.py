@@ -29,7 +29,7 @@ from everturn.outbox.rows.outbox import (
 )
 from everturn.outbox.rows.replies import notify_key, queue_reply
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
-from everturn.people.rows.admission import revoke
+from everturn.people.rows.access import revoke
 from everturn.store.interface import Op
 from everturn.turns.rows.turns import finish
 from tests.contracts.store import AT_ONCE, StoreProcess, key_of, living, origin

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.model import Bubble, Message, ToolCall
-from everturn.outbox.rules.delivery import UnknownAction
+from everturn.outbox.rules.delivery import UnknownAction, send_key
 from everturn.outbox.rules.streaming import (
     Growth,
     Look,
@@ -14,7 +14,6 @@ from everturn.outbox.rules.streaming import (
     grown,
     is_silence,
     not_said_before,
-    part_key,
     resolved,
     room,
     said_before,
@@ -144,7 +143,7 @@ def test_a_part_with_unknown_delivery(action: UnknownAction, after: Bubble) -> N
 
 
 def test_what_replaces_another_has_its_own_key_and_says_so() -> None:
-    assert [part_key("7", 1), part_key("7", 1, (1,)), part_key("7", 0, (1, 1))] == ["7-1", "7-1-1", "7-0"]
+    assert [send_key("7", 1), send_key("7", 1, (1,)), send_key("7", 0, (1, 1))] == ["7-1", "7-1-1", "7-0"]
     first, second = with_marks(["one", "two"], (1,))
     assert first == "one"
     assert second.endswith("\n\ntwo")

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.people.rows.admission import approve_person
+from everturn.people.rows.access import approve_person
 from everturn.people.rows.directory import (
     KEPT_S,
     authors_of_turn,
@@ -16,7 +16,7 @@ from everturn.people.rows.directory import (
     origins,
     put_alias,
 )
-from everturn.people.rules.admission import Standing
+from everturn.people.rules.access import Standing
 from everturn.people.rules.directory import KnownChat
 from tests.contracts.store import StoreProcess, living
 

@@ -10,10 +10,10 @@ from everturn.inbox.rows.inbox import Accepted, AcceptOutcome, Arrival, accept
 from everturn.lifecycle.rows import forget
 from everturn.outbox.rows.outbox import make_dead_letter, mark_unknown, record_sent
 from everturn.outbox.rules.delivery import UnknownAction
-from everturn.people.rows.admission import standing
+from everturn.people.rows.access import standing
 from everturn.people.rows.pairing import Approval, Paired, approve_code, approve_request, list_pairings
 from everturn.people.rows.pairing import PairingOutcome as Pair
-from everturn.people.rules.admission import EACH_S, LOCKED_S, VALID_S, AccessPolicy, Admission
+from everturn.people.rules.access import EACH_S, LOCKED_S, VALID_S, AccessPolicy, Admission
 from everturn.people.rules.people_texts import FORGOTTEN
 from tests.contracts.store import QUEUE, StoreProcess, living, origin
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn.people.rules.admission import NAME_LIMIT, TEXT_LIMIT, authored, clean_name, clean_text
+from everturn.people.rules.access import NAME_LIMIT, TEXT_LIMIT, authored, clean_name, clean_text
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from everturn.people.rules.admission import (
+from everturn.people.rules.access import (
     ALPHABET,
     PairingOffer,
     PairingRequest,

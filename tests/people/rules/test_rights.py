@@ -5,7 +5,7 @@ import pytest
 from everturn.commands.rules import command_texts
 from everturn.commands.rules.registry import BY_NAME, COMMANDS
 from everturn.model import SessionSource
-from everturn.people.rules.access import NO_RIGHTS, ChatRights, Rights, may, menu, rank_of
+from everturn.people.rules.rights import NO_RIGHTS, ChatRights, Rights, may, menu, rank_of
 
 GATED = Rights(
     owners=("telegram:1", "matrix:@o:x"),

@@ -8,7 +8,6 @@ import pytest
 
 from everturn.errors import FenceLost
 from everturn.model import ResumePending, ToolCall, Usage
-from everturn.operator.rows.reading import transcript
 from everturn.sessions.rows.compaction import (
     Compaction,
     MovedTurn,
@@ -20,7 +19,7 @@ from everturn.sessions.rows.compaction import (
     may_compact,
     want_compaction,
 )
-from everturn.sessions.rows.entries import calls_of_turn
+from everturn.sessions.rows.entries import calls_of_turn, transcript
 from everturn.sessions.rules.transcript import back_off_s
 from everturn.turns.rows.approvals import ApprovalTerms, May, begin_approved
 from everturn.turns.rows.spending import usage_of_session, usage_of_turn

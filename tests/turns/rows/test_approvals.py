@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from everturn.errors import FenceLost
-from everturn.inbox.rows.joining import join_turn
+from everturn.inbox.rows.steering import join_turn
 from everturn.model import ACTIVE, Effect, ToolCall
 from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rules.keys import Isolation

@@ -10,7 +10,7 @@ import pytest
 
 from everturn.errors import FenceLost
 from everturn.model import ACTIVE, TURN_MOVES, Message, Reply, ResumePending, TurnState
-from everturn.operator.rows.reading import transcript
+from everturn.sessions.rows.entries import transcript
 from everturn.sessions.rules.notes import tail_key
 from everturn.turns.rows.beginning import begin_next
 from everturn.turns.rows.recovery import cut_off, cut_off_by_drain, suspend_session

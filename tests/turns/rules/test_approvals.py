@@ -5,7 +5,7 @@ import re
 import pytest
 
 from everturn.model import Effect, SessionSource, ToolCall
-from everturn.people.rules.admission import person_of
+from everturn.people.rules.access import person_of
 from everturn.sessions.rules.keys import agent_of, session_key
 from everturn.turns.rules import turn_texts
 from everturn.turns.rules.approvals import (

@@ -50,8 +50,8 @@ test('a time of another day names the day', () => {
 
 test('a recovery is a sentence', () => {
   const each = { at: NOW, previous_exit: 'unclean', died_at: NOW - 1, back_after_s: 0.8, continued: 3, suspended: 0, returned: 1 };
-  assert.match(recovery(each, NOW), /^At .* the gateway was killed or crashed, back in at most 0\.8 s, 3 turns resumed, 1 message queued again\.$/);
-  assert.match(recovery({ ...each, previous_exit: 'restart' }, NOW), /the gateway restarted, back in 0\.8 s/);
+  assert.match(recovery(each, NOW), /^At .* the gateway was killed or crashed, ready after at most 0\.8 s, 3 turns resumed, 1 message queued again\.$/);
+  assert.match(recovery({ ...each, previous_exit: 'restart' }, NOW), /the gateway restarted, ready after 0\.8 s/);
   assert.match(recovery({ ...each, previous_exit: 'stop', back_after_s: null, continued: 0, returned: 0 }, NOW), /the gateway was stopped, nothing was running\.$/);
 });
 

@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 
 from everturn.home.rules import Upload, uploads_in
 from everturn.model import Message, RowOutcome, ToolCall
-from everturn.people.rules.admission import authored
+from everturn.people.rules.access import authored
 from everturn.sessions.rules.notes import with_note
 from everturn.sessions.rules.transcript import arranged
 

@@ -18,16 +18,16 @@ from everturn.commands.rules import command_texts
 from everturn.commands.rules.registry import BY_NAME, Busy, Command, canonical, nearest, number_in, parse_command
 from everturn.inbox.rows import backlog
 from everturn.inbox.rows.backlog import ended_by
-from everturn.inbox.rows.joining import busy_chosen, choose_busy
+from everturn.inbox.rows.steering import busy_chosen, choose_busy
 from everturn.inbox.rules import BusyMode
 from everturn.model import INBOX_MOVES, Event, SessionSource, Suspended, Usage, has_not_ended
 from everturn.outbox.rows.outbox import DELIVERY_REQUEST, MARK_SENT, SEND_AGAIN
 from everturn.outbox.rows.replies import events_of, fact, queue_notice, queue_reply, report, stored_source
 from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Delivery
-from everturn.people.rows.admission import REVOKED, standing
-from everturn.people.rules.access import may, menu, with_owner
-from everturn.people.rules.admission import AccessVerdict, Standing, verdict
+from everturn.people.rows.access import REVOKED, standing
+from everturn.people.rules.access import AccessVerdict, Standing, verdict
+from everturn.people.rules.rights import may, menu, with_owner
 from everturn.sessions.rows.compaction import frozen, thaw, want_compaction
 from everturn.sessions.rows.entries import lock_entry, lock_or_make_entry, source_of, state_columns
 from everturn.sessions.rules import notices

@@ -14,7 +14,6 @@ from everturn.ids import oldest_id
 from everturn.inbox.rows.attachments import attachments_of, write_attachments
 from everturn.inbox.rows.backlog import take_back
 from everturn.model import Attachment, ResumePending, SessionEntry, Suspended
-from everturn.people.rules.admission import clean_text
 from everturn.sessions.rows.boundaries import (
     acknowledge_tail,
     end_open_turn,
@@ -24,6 +23,7 @@ from everturn.sessions.rows.boundaries import (
     point_at,
     release,
 )
+from everturn.sessions.rows.conversations import clean_title, set_title, title_of
 from everturn.sessions.rows.entries import state_columns, write_source
 from everturn.sessions.rules import notices
 from everturn.store.interface import Op, sql
@@ -31,7 +31,6 @@ from everturn.turns.rows.turn_values import Streamed
 
 LISTED = 10
 SEARCHED = 500
-TITLE_CHARS = 80
 NOTICE_TOO_OLD = "SELECT 1 FROM turn WHERE id=$1 AND state='interrupted' AND notice_at IS NOT NULL"
 COPY = (
     "INSERT INTO message (session_id, seq, role, content, calls, call_id, unknown, extra, author, turn, attempt, at, outcome)"
@@ -253,19 +252,13 @@ def resume_session(key: str, session_id: str, at: float) -> Op[bool]:
 # -- /title, /branch ---------------------------------------------------------------------------------------------------
 
 
-def clean_title(text: str) -> str | None:
-    """A title as it is kept: one short line; None when nothing is left of it."""
-    return clean_text(text, TITLE_CHARS) or None
-
-
 def title(call: CommandCall) -> Op[str]:
     """Show or change the title."""
     chosen = clean_title(call.command.argument)
     if chosen is None:
-        rows = yield sql("SELECT title FROM session WHERE session_id=$1", call.entry.session_id)
-        return command_texts.title_is(rows[0][0]) if rows else command_texts.no_session()
-    session_id = yield from session_to_set(call)
-    yield sql("UPDATE session SET title=$2 WHERE session_id=$1", session_id, chosen)
+        found = yield from title_of(call.entry.session_id)
+        return command_texts.no_session() if found is None else command_texts.title_is(found or None)
+    yield from set_title((yield from session_to_set(call)), chosen)
     return command_texts.title_is(chosen)
 
 

@@ -11,8 +11,8 @@ from everturn.commands.rules.registry import Command
 from everturn.inbox.rules import BusyMode
 from everturn.model import Event, SessionEntry, SessionSource
 from everturn.outbox.rows.replies import Fact
-from everturn.people.rules.access import NO_RIGHTS, Rights
-from everturn.people.rules.admission import Admission
+from everturn.people.rules.access import Admission
+from everturn.people.rules.rights import NO_RIGHTS, Rights
 from everturn.turns.rows.turn_values import Streamed
 
 

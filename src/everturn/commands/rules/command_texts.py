@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from everturn.commands.rules.registry import Busy, Declared, Right
 from everturn.model import SessionSource, Usage
-from everturn.people.rules.access import Rights, rank_of, scope_name
+from everturn.people.rules.rights import Rights, rank_of, scope_name
 
 SHOWN_CHARS = 60
 _BUSY = {

@@ -19,13 +19,13 @@ from everturn.inbox.rows.backlog import (
     take_over,
 )
 from everturn.inbox.rules import MOST_WAITING, TAKES_OVER, Arriving, BacklogPolicy, BusyMode, before_newest, busy_of
-from everturn.model import Attachment, Event, RequestExtras, SessionSource
+from everturn.model import INBOX_MOVES, Attachment, Event, RequestExtras, SessionSource, has_not_ended
 from everturn.outbox.rows.replies import Fact, append_events, events_of, fact, queue_notice, report
 from everturn.outbox.rules.delivery import Delivery
-from everturn.people.rows.admission import admitted
+from everturn.people.rows.access import admitted
 from everturn.people.rows.pairing import AccessRequest, request_access
 from everturn.people.rules import people_texts
-from everturn.people.rules.admission import AccessVerdict, Admission
+from everturn.people.rules.access import AccessVerdict, Admission
 from everturn.sessions.rows.entries import lock_or_make_entry
 from everturn.sessions.rules import notices
 from everturn.store.interface import Op, Statement, sql
@@ -57,6 +57,11 @@ class AcceptOutcome(StrEnum):
     EXPIRED = "expired"  # it is stored, and too old to be answered
     DENIED = "denied"  # its author has no access: nothing of it is kept
     UNADDRESSED = "unaddressed"  # it is not addressed to us: nothing of it is kept
+
+
+WAITING_COMMANDS = (
+    f"SELECT id, key FROM inbox WHERE ended_at IS NULL AND kind='command' AND {has_not_ended(INBOX_MOVES)} ORDER BY +id"
+)
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -304,5 +309,5 @@ def keys_with_work() -> Op[list[str]]:
 
 def waiting_commands() -> Op[list[tuple[int, str]]]:
     """Commands that were accepted and not applied yet, oldest first. (`+id`: by the small index of what is open.)"""
-    rows = yield sql("SELECT id, key FROM inbox WHERE ended_at IS NULL AND kind='command' ORDER BY +id")
+    rows = yield sql(WAITING_COMMANDS)
     return [(row[0], row[1]) for row in rows]

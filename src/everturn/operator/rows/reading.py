@@ -7,30 +7,18 @@ from dataclasses import dataclass
 
 import msgspec
 
-from everturn.model import Json, Message
+from everturn.model import Json
 from everturn.operator.rows.actions import DONE_BEFORE, KEEP, Impossible, actions_of, why_turn_was_suspended
 from everturn.operator.rules import operator_texts
 from everturn.outbox.rows.outbox import tries_of
-from everturn.people.rows.admission import StoppedKey, approve_person, revoke
+from everturn.people.rows.access import StoppedKey, approve_person, revoke
 from everturn.people.rows.pairing import Approval, Paired, PairingOutcome, approve_code, approve_request
 from everturn.people.rules import people_texts
-from everturn.sessions.rows.entries import MESSAGE_COLUMNS, message_of
 from everturn.store.interface import Op, Row, sql
 from everturn.turns.rows.recovery import THE_GATEWAY_ENDED
 from everturn.turns.rows.spending import USED
 
 FOUND_AT_MOST = 20
-
-
-def transcript(session_id: str, after: int, limit: int) -> Op[list[Message]]:
-    """The visible messages of a session, oldest first."""
-    rows = yield sql(
-        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND seq>$2 AND hidden=0 ORDER BY seq LIMIT $3",
-        session_id,
-        after,
-        limit,
-    )
-    return [message_of(row) for row in rows]
 
 
 def explain(message_id: str) -> Op[list[Json]]:

@@ -119,3 +119,11 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     valid_s: float | None = None
     edits: bool = False  # what was sent can be replaced in place
     streams: bool = False  # answers may be shown while they stream
+
+
+def send_key(name: str | int, place: int, replaces: tuple[int, ...] = ()) -> str:
+    """The key under which a part of a reply is sent, made from its row and its place: the same for every repetition, so that a
+    platform that knows keys shows it once; another one for a part that replaces it.
+    """
+    times = replaces.count(place)
+    return f"{name}-{place}-{times}" if times else f"{name}-{place}"

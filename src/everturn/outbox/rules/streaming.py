@@ -233,12 +233,6 @@ def with_resend_mark(bubble: Bubble, place: int) -> Bubble:
     return structs.replace(bubble, sending=None, hold=None, replaces=(*bubble.replaces, place))
 
 
-def part_key(name: str, place: int, replaces: tuple[int, ...] = ()) -> str:
-    """The send key of a part: the same for every repetition; another one for a part that replaces it."""
-    times = replaces.count(place)
-    return f"{name}-{place}-{times}" if times else f"{name}-{place}"
-
-
 def room(limit: int, unit: Unit, replaces: tuple[int, ...]) -> int:
     """How much text a part may hold where parts have to say that they replace others."""
     return max(1, limit - unit(f"{REPLACES}\n\n")) if replaces else limit

@@ -9,8 +9,8 @@ import msgspec
 from everturn.ids import oldest_id
 from everturn.inbox.rows.inbox import move_cursor
 from everturn.model import SessionSource
-from everturn.people.rows.admission import standing
-from everturn.people.rules.admission import Standing
+from everturn.people.rows.access import standing
+from everturn.people.rules.access import Standing
 from everturn.people.rules.directory import KnownChat, newer
 from everturn.sessions.rows.entries import source_of
 from everturn.store.interface import Op, Row, sql

@@ -10,9 +10,9 @@ from everturn.model import Json, SessionSource
 from everturn.outbox.rows.outbox import end_unsent
 from everturn.outbox.rows.replies import queue_reply, stored_source
 from everturn.outbox.rules.delivery import Delivery
-from everturn.people.rows.admission import approve_person
+from everturn.people.rows.access import approve_person
 from everturn.people.rules import people_texts
-from everturn.people.rules.admission import (
+from everturn.people.rules.access import (
     EACH_S,
     VALID_S,
     PairingOffer,

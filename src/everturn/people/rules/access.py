@@ -1,255 +1,250 @@
-"""Rules of access: what a key may do, and which commands a person may use."""
+"""Rules of access: who may speak, under which name they are stored, and pairing codes."""
 
 from __future__ import annotations
 
-import ipaddress
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+import hashlib
+import hmac
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from urllib.parse import urlsplit
 
-from everturn.commands.rules.registry import REGISTRY, Declared, Right, canonical
 from everturn.model import SessionSource
+from everturn.sessions.rules.keys import Isolation, is_shared
+from everturn.settings.rules import is_name
+
+BY_HTTP = frozenset({"api", "web", "v1"})  # clients there had to show a key, a token or a cookie
+EVERYBODY = "*"
+PAIR = "pair"
+IGNORE = "ignore"
+AUTO = "auto"  # pair until somebody is named in a list: who keeps a list does not want to hear from strangers
 
 
-class KeyScope(StrEnum):
-    """The scopes of keys and of the owner."""
+class AccessVerdict(StrEnum):
+    """What becomes of a message because of its author."""
 
-    CHAT = "chat"
-    READ = "read"
-    OPS = "ops"
-    ADMIN = "admin"
-    OWNER = "owner"  # the home's token and the owner's browser; no key has it
+    ALLOWED = "allowed"
+    PAIR = "pair"  # unknown, in a direct chat: they may request access
+    SILENT = "silent"  # nothing of it is kept, nobody is answered
 
 
-GRANTABLE = (KeyScope.CHAT, KeyScope.READ, KeyScope.OPS, KeyScope.ADMIN)
-MEANINGS = {
-    KeyScope.CHAT: "send messages and read the chats of the api platform",
-    KeyScope.READ: "read: status, sessions, the timeline of a message, transcripts, metrics",
-    KeyScope.OPS: "read, and act on the gateway: stop, restart, sessions, dead letters",
-    KeyScope.ADMIN: "everything, keys and pairing included; not the owner's page",
-}
-OWNER = frozenset(KeyScope)
-NOBODY: frozenset[KeyScope] = frozenset()
-_INCLUDED = {
-    KeyScope.OPS: frozenset({KeyScope.READ}),
-    KeyScope.ADMIN: frozenset({KeyScope.CHAT, KeyScope.READ, KeyScope.OPS}),
-}
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-OPEN_ALWAYS = frozenset({"/health", "/ready"})
-OPEN_PAGES = frozenset({"/", "/ops", "/login", "/offline.js", "/favicon.ico"})
-_OPEN_BELOW = re.compile(r"/assets/(?:ops/)?[^/]*")
-# The first rule whose path begins like the request's: who may look, and who may act there.
-_RULES: tuple[tuple[str, frozenset[KeyScope], frozenset[KeyScope]], ...] = (
-    ("/api/chats/", frozenset({KeyScope.CHAT, KeyScope.READ}), frozenset({KeyScope.CHAT})),
-    ("/v1/", frozenset({KeyScope.CHAT}), frozenset({KeyScope.CHAT})),
-    ("/metrics", frozenset({KeyScope.READ}), NOBODY),
-    ("/openapi.json", frozenset({KeyScope.CHAT, KeyScope.READ}), NOBODY),
-    ("/ops/api/people", frozenset({KeyScope.ADMIN}), frozenset({KeyScope.ADMIN})),
-    ("/ops/api/", frozenset({KeyScope.READ}), frozenset({KeyScope.OPS})),
-    ("/control/keys", frozenset({KeyScope.ADMIN}), frozenset({KeyScope.ADMIN})),
-    ("/control/login", frozenset({KeyScope.ADMIN}), frozenset({KeyScope.ADMIN})),
-    ("/control/logout", frozenset({KeyScope.ADMIN}), frozenset({KeyScope.ADMIN})),
-    ("/logout", frozenset({KeyScope.OWNER}), frozenset({KeyScope.ADMIN})),  # a browser with an admin's key, too
-    ("/control/pair", frozenset({KeyScope.ADMIN}), frozenset({KeyScope.ADMIN})),
-    ("/control/", frozenset({KeyScope.READ}), frozenset({KeyScope.OPS})),
-)
-HOOKS = "/hooks/"  # webhook endpoints of platforms; each shows a secret of its own
-_FORWARDED = frozenset({"same-origin", "none"})
-_LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost", re.IGNORECASE)
+class Standing(StrEnum):
+    """A person's stored standing."""
+
+    UNKNOWN = "unknown"
+    GRANTED = "granted"
+    OWNER = "owner"  # granted, and this gateway is theirs
+    REVOKED = "revoked"  # beats every list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessPolicy:
+    """Who may speak on one platform, as its settings say. By default nobody, and strangers get nothing."""
+
+    allow: tuple[str, ...] = ()
+    chats: tuple[str, ...] = ()  # groups in which everybody may speak
+    unknown: str = IGNORE
+
+    @property
+    def for_strangers(self) -> str:
+        """What a stranger gets in a direct chat, PAIR or IGNORE."""
+        if self.unknown == AUTO:
+            return IGNORE if self.allow or self.chats else PAIR
+        return self.unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The policies by platform, and the owners ("platform:user"). A platform without a policy admits nobody."""
+
+    policies: Mapping[str, AccessPolicy] = field(default_factory=dict)
+    owners: tuple[str, ...] = ()
+
+    def governs(self, platform: str) -> bool:
+        """Whether admission applies to this platform: not where keys, tokens and cookies are checked."""
+        return platform not in BY_HTTP
+
+    def of(self, platform: str) -> AccessPolicy:
+        """The policy of a platform."""
+        return self.policies.get(platform, NOBODY)
+
+
+NOBODY = AccessPolicy()
+OPEN = AccessPolicy(allow=(EVERYBODY,))
+CLOSED = Admission()
+
+
+def ids_of(source: SessionSource) -> tuple[str, ...]:
+    """The ids under which the author of a message is known."""
+    one, other = source.user_id, source.user_id_alt
+    if one and other and one != other:
+        return one, other
+    return (one or other or "",) if one or other else ()
+
+
+def verdict(admission: Admission, source: SessionSource, standing: Standing) -> AccessVerdict:
+    """Whether the author of a message may speak where it was written."""
+    if not admission.governs(source.platform):
+        return AccessVerdict.ALLOWED
+    if standing is Standing.REVOKED:
+        return AccessVerdict.SILENT
+    policy, people, direct = admission.of(source.platform), ids_of(source), source.chat_type == "dm"
+    if EVERYBODY in policy.allow or (not direct and _in_allowed_chat(policy, source)):
+        return AccessVerdict.ALLOWED
+    if not people:
+        return AccessVerdict.SILENT
+    owner = any(f"{source.platform}:{each}" in admission.owners for each in people)
+    if owner or standing is not Standing.UNKNOWN or any(each in policy.allow for each in people):
+        return AccessVerdict.ALLOWED
+    return AccessVerdict.PAIR if direct and policy.for_strangers == PAIR else AccessVerdict.SILENT
+
+
+def is_person(platform: str, user: str) -> bool:
+    """Whether somebody can be approved or revoked under this name. Another form names somebody else, or a client with a key,
+    and it must not seem that it was done.
+    """
+    if not platform or not user or not user.isprintable() or platform in BY_HTTP:
+        return False
+    return is_name(platform, user)
+
+
+def standing_of(rows: Iterable[tuple[str, bool]]) -> Standing:
+    """The standing of one person by all their rows of (state, owner): to be revoked under one id is to be revoked."""
+    found = {
+        Standing.REVOKED if state != "granted" else Standing.OWNER if owner else Standing.GRANTED
+        for state, owner in rows
+    }
+    order = (Standing.REVOKED, Standing.OWNER, Standing.GRANTED)
+    return next((each for each in order if each in found), Standing.UNKNOWN)
+
+
+def _in_allowed_chat(policy: AccessPolicy, source: SessionSource) -> bool:
+    return any(each in policy.chats for each in (source.chat_id, source.parent_chat_id, source.chat_id_alt) if each)
+
+
+# Names, topics and other short texts that strangers chose: one line, bounded, without anything that steers a reader.
+
+
+NAME_LIMIT = 64
+TEXT_LIMIT = 240
+_REPLACED = {"Cc": " ", "Zl": " ", "Zp": " ", "Cf": "", "Cs": "", "Co": "", "Cn": ""}
+_BRACKETS = str.maketrans("[]", "()")
+_LIKE_A_BRACKET = frozenset("[\u2045\u2772\u27e6\u27ec\u298b\u298d\u298f\u3010\u3014\u3016\u3018\u301a")
+
+
+def clean_text(text: str | None, limit: int = TEXT_LIMIT) -> str:
+    """One line of at most `limit` characters; control, format and unassigned characters are gone."""
+    # Only the front is looked at: what a stranger sends may be very long, and the rest is cut off anyway.
+    seen = (text or "")[: limit * 8]
+    if not seen.isprintable():  # nearly all are, and thousands are looked at to find one
+        seen = "".join(_REPLACED.get(unicodedata.category(character), character) for character in seen)
+    line = " ".join(seen.split())
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def clean_name(name: str | None, limit: int = NAME_LIMIT) -> str:
+    """A person's or a chat's name as one short line that cannot close the brackets it stands in."""
+    return clean_text(name, limit).translate(_BRACKETS)
+
+
+def authored(author: str | None, text: str) -> str:
+    """The text with its author in front, as the model sees it where several people speak. A line that begins with a bracket,
+    and so looks as if somebody else said it, has the author in front, too. All other lines stay as they are.
+    """
+    name = clean_name(author)
+    if not name:
+        return text
+    first, *lines = text.splitlines(keepends=True) or [""]
+    return f"[{name}] {first}" + "".join(f"[{name}] {line}" if _names_somebody(line) else line for line in lines)
+
+
+def _names_somebody(line: str) -> bool:
+    """Whether a line looks as if it began with a name in brackets: what cannot be seen before it does not count."""
+    seen = next((each for each in line if unicodedata.category(each)[0] not in "CZM"), "")
+    return seen in _LIKE_A_BRACKET or unicodedata.normalize("NFKC", seen)[:1] == "["
+
+
+def person_of(source: SessionSource) -> str | None:
+    """The sender of a message, as the settings name people; None where the platform knows nobody."""
+    return f"{source.platform}:{source.user_id}" if source.user_id else None
+
+
+def author_of(source: SessionSource, isolation: Isolation) -> str | None:
+    """The author's name where several people speak in the lane; None where one person does."""
+    if not is_shared(source, isolation):
+        return None
+    return clean_text(source.user_name) or clean_text(source.user_id) or None
+
+
+# Pairing codes: their form and stored hash, the limits on access requests, and the lock after wrong codes.
+
+
+ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # nothing that is read as something else
+CODE_CHARS = 8
+VALID_S = 3600.0
+EACH_S = 600.0  # one access request of a person in this time
+MOST_OPEN = 3  # codes that are out at a time, for each platform
+MOST_WRONG = 5
+LOCKED_S = 3600.0
+
+
+class PairingOffer(StrEnum):
+    """What a stranger who requests access gets."""
+
+    CODE = "code"
+    FULL = "full"  # a notice that there is no code now
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairingState:
+    """Open requests, notices and lock of a platform when a stranger writes."""
+
+    theirs_at: float | None  # when this person last asked
+    open: int  # codes that are out on this platform
+    full_notices: int  # strangers who got a notice within EACH_S that there is none
+    locked_until: float
+
+
+def offer(asked: PairingState, now: float) -> PairingOffer:
+    """Whether a stranger gets a code. A flood of them costs a bounded number of rows and messages."""
+    if asked.theirs_at is not None and 0 <= now - asked.theirs_at < EACH_S:
+        return PairingOffer.NOTHING
+    if asked.open < MOST_OPEN and now >= asked.locked_until:
+        return PairingOffer.CODE
+    return PairingOffer.FULL if asked.full_notices < MOST_OPEN else PairingOffer.NOTHING
+
+
+def make_code(choice: Callable[[str], str]) -> str:
+    """A code; `choice` draws one letter by cryptographic chance."""
+    return "".join(choice(ALPHABET) for _ in range(CODE_CHARS))
+
+
+def clean_code(text: str) -> str:
+    """A code as a person typed it, without spaces and hyphens, in upper case."""
+    return "".join(text.split()).replace("-", "").upper()
+
+
+def hashed(code: str, salt: str) -> str:
+    """The salted hash of a code, which is all that is stored of it."""
+    return hashlib.sha256(f"{salt}:{code}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayAddress:
-    """The gateway's address: the name it listens on, and the address people are given, if any."""
+class PairingRequest:
+    """A stored access request."""
 
-    host: str = "127.0.0.1"
-    public_url: str = ""
-
-    @property
-    def secure(self) -> bool:
-        """Whether people reach us through https."""
-        return self.public_url.startswith("https://")
-
-    @property
-    def exposed(self) -> bool:
-        """Whether other machines may reach us, and nobody says that a proxy encrypts what they send."""
-        return not self.secure and not _is_loopback(self.host)
-
-    @property
-    def origin(self) -> str:
-        """The origin of the public address, as browsers write it."""
-        parts = urlsplit(self.public_url)
-        return f"{parts.scheme}://{parts.netloc}".lower() if parts.netloc else ""
+    id: int
+    salt: str
+    hash: str
 
 
-def _is_loopback(host: str) -> bool:
-    if _LOOPBACK.fullmatch(host):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False  # a name of this machine that others may know
+def matching(code: str, kept: Sequence[PairingRequest]) -> int | None:
+    """The id of the request with this code. Every one is compared, each in constant time."""
+    found = [each.id for each in kept if hmac.compare_digest(hashed(code, each.salt), each.hash)]
+    return found[0] if found else None
 
 
-def is_open(path: str) -> bool:
-    """Whether a path is answered to everybody: it shows nothing private, or checks a secret of its own."""
-    return path in OPEN_ALWAYS or is_page(path) or path.startswith(HOOKS)
-
-
-def is_page(path: str) -> bool:
-    """Whether a path is a part of a page itself, or the login. What a page shows is asked for elsewhere."""
-    return path in OPEN_PAGES or _OPEN_BELOW.fullmatch(path) is not None
-
-
-def needed(method: str, path: str) -> frozenset[KeyScope]:
-    """The scopes of which any one is enough here."""
-    for begin, look, act in _RULES:
-        if path.startswith(begin):
-            return look if method in SAFE else act
-    return frozenset({KeyScope.OWNER})
-
-
-def granted(scopes: Iterable[str]) -> frozenset[KeyScope]:
-    """What a key with these scopes may do; a scope that is not known gives nothing."""
-    own = frozenset(KeyScope(name) for name in scopes if name in GRANTABLE)
-    return own.union(*(_INCLUDED.get(scope, NOBODY) for scope in own))
-
-
-def own_host(header: str | None, place: GatewayAddress) -> bool:
-    """Whether a Host header names us. A name that somebody else's DNS points here must not reach a browser's cookie.
-
-    An address cannot be pointed elsewhere, so every literal one is ours.
-    """
-    host = _name_of(header or "")
-    if host is None:
-        return False
-    if _LOOPBACK.fullmatch(host) or host == place.host.lower():
-        return True
-    if host == (urlsplit(place.public_url).hostname or "").lower() and host:
-        return True
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def own_origin(origin: str | None, fetch_site: str | None, host: str | None, place: GatewayAddress) -> bool:
-    """Whether a request that changes something comes from our own page, or from a program that is no browser."""
-    if fetch_site is not None and fetch_site not in _FORWARDED:
-        return False
-    if origin is None:
-        return True
-    given = origin.lower()
-    if place.origin and given == place.origin:
-        return True
-    try:
-        parts = urlsplit(given)
-    except ValueError:  # it is no address
-        return False
-    return parts.scheme in {"http", "https"} and bool(host) and parts.netloc == (host or "").lower()
-
-
-def network_of(host: str) -> str:
-    """What counts as one client's address: an IPv4 address, or the /64 of an IPv6 one, which a single client may use all of."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if address.version == 4:
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return f"{ipaddress.IPv6Address(int(address) >> 64 << 64)}/64"
-
-
-def _name_of(header: str) -> str | None:
-    """The host in a Host header, without its port; None when it is none."""
-    try:
-        parts = urlsplit(f"//{header}")
-        _ = parts.port
-    except ValueError:
-        return None
-    if parts.path or parts.query or parts.username is not None or parts.password is not None:
-        return None
-    return parts.hostname
-
-
-# Who may use which command: owners, and per platform and scope (dm, group) admins and what the others may use.
-
-
-# Who has the home's token, or has logged in at the page, is the owner; a program with a key of its own is known by its name.
-HOME = {"api": None, "web": "owner"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRights:
-    """The rights in the direct chats, or in the groups, of one platform. No admin named: everybody may use everything
-    that is not the owner's.
-    """
-
-    admins: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()  # what others may use, beside /help and /whoami
-
-
-OPEN = ChatRights()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rights:
-    """`owners` are written "platform:user", scopes are found under "platform:dm" and "platform:group"."""
-
-    owners: tuple[str, ...] = ()
-    scopes: Mapping[str, ChatRights] = field(default_factory=dict)
-
-    def scope(self, source: SessionSource) -> ChatRights:
-        """The rights in the chat type where this message was written."""
-        return self.scopes.get(scope_name(source), OPEN)
-
-
-NO_RIGHTS = Rights()
-
-
-def scope_name(source: SessionSource) -> str:
-    """`telegram:dm`, `telegram:group`, ..."""
-    return f"{source.platform}:{'dm' if source.chat_type == 'dm' else 'group'}"
-
-
-def is_home(source: SessionSource) -> bool:
-    """Whether a message came with the home's token or the page's login, and so from the owner."""
-    return source.platform in HOME and source.user_id == HOME[source.platform]
-
-
-def rank_of(rights: Rights, source: SessionSource) -> str:
-    """owner, admin, or user."""
-    if is_home(source) or any(f"{source.platform}:{each}" in rights.owners for each in _ids(source)):
-        return "owner"
-    admins = rights.scope(source).admins
-    return "admin" if any(each in admins for each in _ids(source)) else "user"
-
-
-def may(rights: Rights, source: SessionSource, command: Declared) -> bool:
-    """Whether the author of a message may use the command where the message was written."""
-    rank = rank_of(rights, source)
-    if rank == "owner" or command.right is Right.ANYONE:
-        return True
-    if command.right is Right.OWNER:
-        return False
-    scope = rights.scope(source)
-    return rank == "admin" or not scope.admins or command.name in {canonical(each) for each in scope.commands}
-
-
-def with_owner(rights: Rights, source: SessionSource) -> Rights:
-    """The rights with the author of a message among the owners: the rows say so."""
-    return replace(rights, owners=(*rights.owners, *(f"{source.platform}:{each}" for each in _ids(source))))
-
-
-def menu(rights: Rights, source: SessionSource) -> list[Declared]:
-    """The commands to offer to the author of a message; for anybody in a chat, leave the user out of its source."""
-    return [each for each in REGISTRY if may(rights, source, each)]
-
-
-def _ids(source: SessionSource) -> tuple[str, ...]:
-    return tuple(each for each in (source.user_id, source.user_id_alt) if each)
+def lock_after(wrong: int, now: float) -> float:
+    """Until when nothing is issued or approved by code after so many wrong codes in a row; 0.0: it is not locked."""
+    return now + LOCKED_S if wrong >= MOST_WRONG else 0.0

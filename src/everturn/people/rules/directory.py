@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from everturn.model import SessionSource
-from everturn.people.rules.admission import clean_name, ids_of
+from everturn.people.rules.access import clean_name, ids_of
 
 NAMED = 5  # so many chats are named in an error
 COMPARED = 300  # so many names are compared with one that nobody has, letter by letter: those of the chats seen last

@@ -19,7 +19,7 @@ from everturn.clock import Clock
 from everturn.errors import PlatformError, Refused, TryLater
 from everturn.model import Heard, Inbound, ReadTo, SessionSource
 from everturn.pauses import asked_s, pause_s
-from everturn.people.rules.admission import AccessVerdict
+from everturn.people.rules.access import AccessVerdict
 from everturn.platform.interface import Channel, Contact
 from everturn.platform.matrix.calls import Homeserver, best_effort
 from everturn.platform.matrix.reading import NAME, WANTED, MatrixReader, RoomNews, Unread, UnreadRooms

@@ -13,7 +13,7 @@ import structlog
 from everturn.clock import Clock
 from everturn.errors import EverturnError, OutcomeUnknown, Refused
 from everturn.model import SessionSource
-from everturn.people.rules.admission import AccessVerdict
+from everturn.people.rules.access import AccessVerdict
 from everturn.people.rules.people_texts import not_joined
 from everturn.platform.interface import Channel
 from everturn.platform.matrix.calls import Homeserver

@@ -34,7 +34,7 @@ from everturn.commands.rules.registry import Declared
 from everturn.errors import PlatformError, TryLater
 from everturn.inbox.rules import ALBUM_S
 from everturn.model import Inbound, SessionSource
-from everturn.people.rules.access import NO_RIGHTS, Rights, menu
+from everturn.people.rules.rights import NO_RIGHTS, Rights, menu
 from everturn.platform.interface import Contact
 from everturn.platform.telegram.reading import NAME, Albums, RecentEdits, TelegramReader
 from everturn.platform.telegram.rules import folded, undecided, whole

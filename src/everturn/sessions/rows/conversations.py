@@ -1,4 +1,4 @@
-"""Rows of conversations as people see them: the list, the sessions before this one, and the search."""
+"""Rows of conversations as people see them: titles, the list, the sessions before this one, and the search."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from everturn.model import Event, Json, Message, SessionEntry
+from everturn.people.rules.access import clean_text
 from everturn.sessions.rows.entries import MESSAGE_COLUMNS, find_entry, message_of, state_columns
 from everturn.store.interface import Op, Row, sql
 
 EVENTS = 300
 FOUND_AT_MOST = 50
 EXCERPT = 160
+TITLE_CHARS = 80
 LISTED = (
     "SELECT c.chat, c.key, c.made_at, e.active_at, e.state, e.holder, e.turn, e.waiting, s.title, s.first_text, t.state"
     " FROM conversation c JOIN entry e ON e.key=c.key LEFT JOIN session s ON s.session_id=e.session_id"
@@ -32,6 +34,22 @@ class ConversationView(msgspec.Struct, frozen=True, kw_only=True):
     waiting: list[str] = []  # the stored ids of messages that no turn has taken yet
     turn: Json | None = None
     approvals: list[Json] = []
+
+
+def clean_title(text: str) -> str | None:
+    """A title as it is kept: one short line; None when nothing is left of it."""
+    return clean_text(text, TITLE_CHARS) or None
+
+
+def title_of(session_id: str | None) -> Op[str | None]:
+    """The title of a session, empty if it has none; None when there is no such session."""
+    rows = yield sql("SELECT title FROM session WHERE session_id=$1", session_id)
+    return (rows[0][0] or "") if rows else None
+
+
+def set_title(session_id: str, title: str) -> Op[None]:
+    """Give a session a title."""
+    yield sql("UPDATE session SET title=$2 WHERE session_id=$1", session_id, title)
 
 
 def add_conversation(key: str, chat: str, at: float) -> Op[None]:

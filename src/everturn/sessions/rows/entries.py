@@ -261,6 +261,17 @@ def open_tail(session_id: str) -> Op[list[Message]]:
     return rows
 
 
+def transcript(session_id: str, after: int, limit: int) -> Op[list[Message]]:
+    """The visible messages of a session, oldest first."""
+    rows = yield sql(
+        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE session_id=$1 AND seq>$2 AND hidden=0 ORDER BY seq LIMIT $3",
+        session_id,
+        after,
+        limit,
+    )
+    return [message_of(row) for row in rows]
+
+
 def last_messages(session_id: str, limit: int) -> Op[list[Message]]:
     """The newest rows of a transcript, oldest first; what was undone is left out."""
     rows = yield sql(

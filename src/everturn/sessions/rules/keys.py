@@ -27,15 +27,15 @@ class Isolation:
     changing_directs: frozenset[str] = frozenset()  # names of platforms, as their adapters declare it
 
 
-Lane = tuple[str, str | None, str | None, str | None]
-"""Its slot, chat, thread and participant."""
+KeyParts = tuple[str, str | None, str | None, str | None]
+"""The kind of the chat, the chat, the thread and the participant of a conversation."""
 
 
 def session_key(source: SessionSource, isolation: Isolation = Isolation(), agent: str = "main") -> str:  # noqa: B008
-    """`agent:<agent>:<platform>[@account]:<slot>[:=scope][:chat][:thread][:@participant]`."""
-    slot, chat, thread, participant = _lane(source, isolation)
+    """`agent:<agent>:<platform>[@account]:<chat type>[:=scope][:chat][:thread][:@participant]`."""
+    kind, chat, thread, participant = _key_parts(source, isolation)
     account = f"@{_escape(source.account)}" if source.account else ""
-    key = f"agent:{_escape(agent)}:{_escape(source.platform)}{account}:{_escape(slot)}"
+    key = f"agent:{_escape(agent)}:{_escape(source.platform)}{account}:{_escape(kind)}"
     if source.platform == "slack" and source.scope_id:
         key += f":={_escape(source.scope_id)}"
     if chat or thread:
@@ -46,11 +46,11 @@ def session_key(source: SessionSource, isolation: Isolation = Isolation(), agent
 
 
 def is_shared(source: SessionSource, isolation: Isolation) -> bool:
-    """Whether several people speak in this lane, so that each message must name its sender."""
-    return source.chat_type != "dm" and _lane(source, isolation)[3] is None
+    """Whether several people speak in this conversation, so that each message must name its sender."""
+    return source.chat_type != "dm" and _key_parts(source, isolation)[3] is None
 
 
-def _lane(source: SessionSource, isolation: Isolation) -> Lane:
+def _key_parts(source: SessionSource, isolation: Isolation) -> KeyParts:
     thread = source.thread_id or source.prospective_thread_id or None
     chat = source.chat_id or None
     participant = source.user_id_alt or source.user_id or None
@@ -58,9 +58,9 @@ def _lane(source: SessionSource, isolation: Isolation) -> Lane:
         own = not chat or source.platform in isolation.changing_directs
         return "dm", chat, thread, participant if own else None
     alone = isolation.group_sessions_per_user and (not thread or isolation.thread_sessions_per_user)
-    # The message that opens a thread and those that follow in it share a lane.
-    slot = "thread" if thread and not source.thread_id else source.chat_type
-    return slot, chat, thread, participant if alone else None
+    # The message that opens a thread and those that follow in it share a key.
+    kind = "thread" if thread and not source.thread_id else source.chat_type
+    return kind, chat, thread, participant if alone else None
 
 
 def is_keepable(inbound: Inbound, key: str) -> bool:
@@ -101,8 +101,8 @@ def _escape(text: str) -> str:
 
 def origin_of(key: str) -> tuple[str, str]:
     """The platform and the chat type that a session key names."""
-    _, _, platform, slot, *_ = [*key.split(":", 4), "", ""]
-    return unquote(platform.partition("@")[0]), unquote(slot)
+    _, _, platform, kind, *_ = [*key.split(":", 4), "", ""]
+    return unquote(platform.partition("@")[0]), unquote(kind)
 
 
 def is_single_call(key: str) -> bool:
@@ -151,8 +151,6 @@ def agent_for(source: SessionSource, routes: Collection[Route]) -> str:
 
     A route that names the person goes before one that names the thread, then the chat, then the platform.
     """
-    if not routes:
-        return MAIN
     fitting = ((exactness, route) for route in routes if (exactness := _exactness(route, source)) is not None)
     best = max(fitting, key=lambda each: each[0], default=None)
     return best[1].agent if best else MAIN

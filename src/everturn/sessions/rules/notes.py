@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from everturn.model import Message, ResumePending, SessionEntry
-from everturn.people.rules.admission import clean_text
+from everturn.people.rules.access import clean_text
 
 UNDONE_SHOWN = 20
 ARGUMENTS_SHOWN = 200

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from everturn.model import Message, RowOutcome
-from everturn.people.rules.admission import authored
+from everturn.people.rules.access import authored
 
 NO_RESULT = "There is no result: this call was not finished."
 _CALL_BYTES = 24  # what a provider's format adds to a message, about

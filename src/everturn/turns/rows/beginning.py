@@ -24,8 +24,8 @@ from everturn.model import (
     may_become,
 )
 from everturn.outbox.rows.replies import Fact, append_events, events_of, fact
-from everturn.people.rows.admission import REVOKED, revoke_denied
-from everturn.people.rules.admission import author_of, person_of
+from everturn.people.rows.access import REVOKED, revoke_denied
+from everturn.people.rules.access import author_of, person_of
 from everturn.sessions.rows.boundaries import FIRST_CHARS, open_session, pair_calls, reset_entry
 from everturn.sessions.rows.entries import insert_message, lock_entry, open_tail, source_of, write_source
 from everturn.sessions.rules.keys import Isolation
@@ -239,7 +239,7 @@ def start_turn(entry: SessionEntry, rows: Sequence[QueuedMessage], start: Start,
         begun.first_seq,
         int(start.counts),
     )
-    return (yield from _take_key(entry, begun, rows, start, facts))
+    return (yield from _add_and_take_key(entry, begun, rows, start, facts))
 
 
 def _behind(entry: SessionEntry, rows: Sequence[QueuedMessage]) -> int:
@@ -267,7 +267,7 @@ def spoken(begun: StartedTurn, rows: Sequence[QueuedMessage], isolation: Isolati
     """The messages as the next rows of the transcript."""
     said: list[Message] = []
     for each in rows:
-        if each.speaks:
+        if each.text or not each.extras:  # what only brings rows says nothing
             author, seq = author_of(each.source, isolation), begun.seq + len(said) + 1
             said.append(
                 Message(role="user", content=each.text, seq=seq, author=author, turn=begun.turn, at=each.accepted_at)
@@ -280,7 +280,7 @@ def with_text(begun: StartedTurn, rows: Sequence[QueuedMessage]) -> StartedTurn:
     seq, source, authors = begun.seq, begun.source if begun.inbox else None, dict.fromkeys(begun.authors)
     inbox, texts, also, carried = [*begun.inbox], [*begun.texts], [*begun.also], [*begun.carried]
     for each in rows:
-        seq += each.speaks
+        seq += bool(each.text) or not each.extras
         inbox.append(each.id)
         texts.append(each.text)
         if source is not None and source.message_id:
@@ -296,7 +296,7 @@ def with_text(begun: StartedTurn, rows: Sequence[QueuedMessage]) -> StartedTurn:
     )  # fmt: skip
 
 
-def _take_key(
+def _add_and_take_key(
     entry: SessionEntry, begun: StartedTurn, rows: Sequence[QueuedMessage], start: Start, facts: list[Fact]
 ) -> Op[StartedTurn]:
     """Store the user's messages in the transcript and take the key."""
@@ -323,7 +323,8 @@ def _take_key(
 
 def _resume(entry: SessionEntry, joining: Sequence[QueuedMessage], start: Start, facts: list[Fact]) -> Op[StartedTurn]:
     """Start the next attempt of the same turn, from its last committed step; messages that wake it join it."""
-    entry = yield from add_extras(entry, joining)
+    if any(each.extras for each in joining):
+        entry = yield from add_extras(entry, joining)
     waited = yield sql("SELECT 1 FROM turn WHERE id=$1 AND state='awaiting_approval'", entry.turn)
     note = None if waited else (yield from _note(entry, start, None))  # a turn that awaited approval was not cut off
     rows = yield sql(
@@ -337,9 +338,7 @@ def _resume(entry: SessionEntry, joining: Sequence[QueuedMessage], start: Start,
     attempt, session_id, first_seq = rows[0]
     begun = yield from _begun_of(entry, attempt, session_id, first_seq, note)
     begun = replace(begun, fence=entry.fence + 1, called=start.counts, waiting=_behind(entry, joining))
-    if not joining:
-        return (yield from _take_key(entry, begun, (), start, facts))
-    return (yield from _take_key(entry, begun, joining, start, facts))
+    return (yield from _add_and_take_key(entry, begun, joining, start, facts))
 
 
 def _begun_of(entry: SessionEntry, attempt: int, session_id: str, first_seq: int, note: Note | None) -> Op[StartedTurn]:

@@ -217,6 +217,8 @@ def _end_unread(key: str, turn: int, at: float) -> Op[None]:
     yield sql("DELETE FROM outbox WHERE id=$1 AND state='open'", turn)
     yield sql(CLOSE_REQUESTS, turn, at, DAMAGE)
     yield sql(END_UNREAD, turn, at, DAMAGE)
+    # A state that says it has ended, without an end, is damage as well.
+    yield sql("UPDATE turn SET ended_at=$2, verdict=NULL WHERE id=$1 AND ended_at IS NULL", turn, at)
     yield sql(
         "UPDATE inbox SET state='dead', ended_at=$3, dead_at=$3, why='suspended'"
         " WHERE key=$1 AND turn=$2 AND ended_at IS NULL AND state='claimed'",

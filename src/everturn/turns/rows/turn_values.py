@@ -9,7 +9,7 @@ import msgspec
 from everturn.errors import FenceLost
 from everturn.model import Attachment, Event, Message, Reply, SessionSource, SettledFiles
 from everturn.outbox.rules.delivery import Delivery
-from everturn.people.rules.admission import Admission, person_of
+from everturn.people.rules.access import Admission, person_of
 from everturn.sessions.rules.keys import Isolation
 from everturn.sessions.rules.notes import Note
 from everturn.sessions.rules.reset_policy import ResetPolicy
@@ -51,11 +51,6 @@ class QueuedMessage(msgspec.Struct, frozen=True, gc=False):
     attachments: tuple[Attachment, ...] = ()  # files that came with it
     album: str | None = None  # it is a part of one
 
-    @property
-    def speaks(self) -> bool:
-        """Whether it has a text; one that only brings rows has none."""
-        return bool(self.text) or not self.extras
-
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True):
     """A message with files; `settled` once they were fetched, or could not be."""
@@ -81,7 +76,7 @@ class StartedTurn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inbox: tuple[int, ...]
     texts: tuple[str, ...]
     source: SessionSource
-    authors: tuple[str | None, ...] = ()  # of its messages (people/rules/admission.person_of), each once
+    authors: tuple[str | None, ...] = ()  # of its messages (people/rules/access.person_of), each once
     note: Note | None = None
     unclean_ends: int = 0
     model: str | None = None  # what /model chose for the session

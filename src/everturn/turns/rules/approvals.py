@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from everturn.model import Effect, SessionSource, ToolCall
 from everturn.outbox.rules.text import utf16
-from everturn.people.rules.access import is_home
-from everturn.people.rules.admission import person_of
+from everturn.people.rules.access import person_of
+from everturn.people.rules.rights import is_home
 
 OWNER = "owner"
 OWNERS = frozenset(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn.people.rules.admission import clean_name
+from everturn.people.rules.access import clean_name
 from everturn.turns.rules.approvals import INDENT, LONGEST_CALL, exact
 
 DAY_S = 86_400.0

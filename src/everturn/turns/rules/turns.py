@@ -9,7 +9,7 @@ from enum import StrEnum
 from msgspec import structs
 
 from everturn.model import SessionSource
-from everturn.people.rules.admission import clean_text
+from everturn.people.rules.access import clean_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from everturn import points
-from everturn.people.rules.access import network_of
+from everturn.people.rules.rights import network_of
 from everturn.web.access import visitor_of
 from everturn.web.app import WebApp
 from everturn.web.texts import NO_ROOM

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from everturn.clock import Clock, SystemClock
 from everturn.errors import ConfigError, StoreError
 from everturn.model import SessionSource
-from everturn.people.rules.access import GatewayAddress
+from everturn.people.rules.rights import GatewayAddress
 from everturn.store.interface import Store
 from everturn.telemetry.meters import Meters
 from everturn.web.access import Access, NotAdmitted, no_database

@@ -83,7 +83,7 @@ export function recovery(each, now) {
   ].filter(Boolean);
   // Of a process that was killed only the last thing it wrote is known: it died then or later.
   const most = each.previous_exit === 'unclean' ? 'at most ' : '';
-  const back = each.back_after_s === null || each.back_after_s === undefined ? '' : `, back in ${most}${span(each.back_after_s)}`;
+  const back = each.back_after_s === null || each.back_after_s === undefined ? '' : `, ready after ${most}${span(each.back_after_s)}`;
   return `At ${when} the gateway ${exit}${back}, ${done.join(', ') || 'nothing was running'}.`;
 }
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from everturn.errors import FenceLost
 from everturn.inbox.rows.inbox import accept
-from everturn.inbox.rows.joining import JoinedTurn, busy_chosen, choose_busy, join_turn, steer_waits
+from everturn.inbox.rows.steering import JoinedTurn, busy_chosen, choose_busy, join_turn, steer_waits
 from everturn.inbox.rules import OUTCOME_UNKNOWN
 from everturn.model import Message
 from everturn.sessions.rules.keys import Isolation

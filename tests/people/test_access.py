@@ -16,11 +16,11 @@ from everturn.lifecycle.settings import Settings
 from everturn.model import Heard, Inbound, SessionSource
 from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.streaming import Display, Pace
-from everturn.people.rows.admission import PUT, revoke
+from everturn.people.rows.access import PUT, revoke
 from everturn.people.rows.pairing import Approval, approve_code
 from everturn.people.rules import people_texts
-from everturn.people.rules.access import ChatRights, Rights
-from everturn.people.rules.admission import OPEN, AccessPolicy, Admission
+from everturn.people.rules.access import OPEN, AccessPolicy, Admission
+from everturn.people.rules.rights import ChatRights, Rights
 from everturn.sessions.rows.entries import list_entries
 from everturn.store.interface import Op, sql
 from everturn.store.open import open_store

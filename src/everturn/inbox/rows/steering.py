@@ -1,4 +1,4 @@
-"""Rows of messages that change a turn: those that join it, and edits and deletions of what it answers."""
+"""Rows of messages that steer a running turn: those that join it, and edits and deletions of what it answers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from everturn.inbox.rules import BusyMode, edited, steers
 from everturn.model import Event, Heard, Message, SessionSource
 from everturn.outbox.rows.replies import events_of, fact, report
 from everturn.outbox.rules.delivery import Delivery
-from everturn.people.rows.admission import admitted, filter_allowed
-from everturn.people.rules.admission import AccessVerdict, Admission, ids_of
+from everturn.people.rows.access import admitted, filter_allowed
+from everturn.people.rules.access import AccessVerdict, Admission, ids_of
 from everturn.sessions.rows.boundaries import open_calls
 from everturn.sessions.rows.entries import lock_entry, source_of
 from everturn.sessions.rules.keys import Isolation

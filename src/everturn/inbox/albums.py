@@ -1,4 +1,4 @@
-"""Timers for session keys whose messages are being collected (albums, bursts): each wakes its key after a quiet time."""
+"""Joins what arrives in pieces: an album or a burst of messages wakes its session key when it has been quiet for a while."""
 
 from __future__ import annotations
 
