@@ -1,4 +1,7 @@
-"""Delays before a platform is read again after a failure."""
+"""How long to wait before the next try: of a read, of a turn that could not be started, of a message that could not be stored.
+
+Sends have their own rule (outbox/rules/delivery.py), and so have model calls (agent/rules.py).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins what arrives in pieces: an album or a burst of messages wakes its session key when it has been quiet for a while."""
+"""Waits until an album or a burst of messages is whole, then wakes its session key; the beginning of a turn joins them."""
 
 from __future__ import annotations
 

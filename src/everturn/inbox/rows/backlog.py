@@ -1,4 +1,4 @@
-"""Rows of what waits in the inbox: the backlog of an outage, and messages that another process accepted."""
+"""Rows of messages that wait or take over: the backlog of an outage, and a newer message that interrupts or takes back a turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the outbox does after a failed send, or one whose delivery is unknown."""
+"""Rules of delivery: the send key of a part, and what follows a failed send, or one whose delivery is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of the transcript: what a provider accepts, and when it is compacted."""
+"""Rules of the transcript: what a provider accepts, what a compaction keeps, and when a failed one is tried again."""
 
 from __future__ import annotations
 
