@@ -67,10 +67,10 @@ def _link(child: Child) -> str:
 
 
 async def _weighed(context: BrowserContext, link: str) -> tuple[int, int]:
-    """The bytes of all answers, and how many."""
+    """The bytes of all answers to the page, and how many. Its service worker keeps copies for later: they come when they come."""
     came: list[Response] = []
-    context.on("response", lambda answer: came.append(answer))  # noqa: PLW0108  a method cannot be marked
     page = await context.new_page()
+    page.on("response", lambda answer: came.append(answer))  # noqa: PLW0108  a method cannot be marked
     await page.goto(link)
     await page.locator("#welcome").wait_for()
     await page.locator("#banner").wait_for(state="hidden")
