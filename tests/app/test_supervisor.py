@@ -14,7 +14,8 @@ from typing import IO
 
 import pytest
 
-from everturn.app.supervisor import FD_VARIABLE, Backoff, watch_supervisor
+from everturn.app.supervisor import FD_VARIABLE, watch_supervisor
+from everturn.pauses import Backoff
 from tests.waiting import WAIT_S
 
 QUICK = Backoff(first_s=0.01, most_s=0.04)
@@ -22,7 +23,8 @@ QUICK = Backoff(first_s=0.01, most_s=0.04)
 # the loop.
 SUPERVISE = """
 import json, sys
-from everturn.app.supervisor import Backoff, supervise
+from everturn.app.supervisor import supervise
+from everturn.pauses import Backoff
 sys.exit(supervise([sys.executable, "-c", *sys.argv[2:]], backoff=Backoff(**json.loads(sys.argv[1]))))
 """
 PUTS_BACK = """

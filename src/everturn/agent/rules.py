@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from everturn.model import SessionSource
+from everturn.pauses import grown_s
 from everturn.people.rules.access import clean_text
 
 FIRST_WAIT_S = 1.0
@@ -158,8 +159,7 @@ def wait_before(
         return None if server_says_s > longest_s else max(0.0, server_says_s)
     if OUTCOMES[kind].again is not RetryRule.OFTEN:
         return 0.0
-    full = min(LONGEST_BACK_OFF_S, FIRST_WAIT_S * 2.0 ** min(failed - 1, 16))
-    return min(longest_s, full * (0.5 + chance / 2))
+    return min(longest_s, grown_s(failed, FIRST_WAIT_S, LONGEST_BACK_OFF_S) * (0.5 + chance / 2))
 
 
 def provider_of(model: str) -> str:

@@ -19,6 +19,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.clock import Clock
 from everturn.errors import ToolFailed, Unanswerable
 from everturn.model import Effect, Message, SessionSource, ToolCall, Usage
+from everturn.pauses import grown_s
 
 PROTOCOL = 1
 MOST_CALLS = 100
@@ -302,7 +303,8 @@ class _Asking:
     async def _wait(self, gone: AgentGone, tries: int) -> None:
         """Journal the failure and wait; the journal counts across restarts, so that the retries are bounded."""
         self._peer.drop()
-        wait_s = min(gone.wait_s if gone.wait_s is not None else FIRST_WAIT_S * 2 ** (tries - 1), MOST_WAIT_S)
+        grown = grown_s(tries, FIRST_WAIT_S, MOST_WAIT_S)
+        wait_s = grown if gone.wait_s is None else min(gone.wait_s, MOST_WAIT_S)
         failures = await self._turn.failed("agent_gone", str(gone), wait_s)
         log.warning("agent did not answer", turn_id=self._turn.id, error=str(gone), failures=failures)
         if failures > self._settings.retries:

@@ -16,9 +16,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
+
+from everturn.pauses import Backoff
 
 PLANNED = 0
 FAILED = 1
@@ -30,20 +31,6 @@ _POLL_S = 0.2 if _WINDOWS else None  # Windows has no SIGCHLD: look from time to
 _STOP_NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")
 _STOPS = frozenset(int(getattr(signal, name)) for name in _STOP_NAMES if hasattr(signal, name))
 _CHILD = int(getattr(signal, "SIGCHLD", 0))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    """How long to wait before the next start after an unclean end."""
-
-    first_s: float = 0.2
-    most_s: float = 30.0
-    healthy_s: float = 60.0
-
-    def next_delay_s(self, last_s: float, ran_s: float) -> float:
-        """Twice the last pause; the first pause again after a child that ran long enough."""
-        fresh = last_s == 0 or ran_s >= self.healthy_s
-        return self.first_s if fresh else min(last_s * 2, self.most_s)
 
 
 class _Signals:

@@ -38,7 +38,6 @@ from everturn.sessions.rules import notices
 from everturn.store.interface import Store
 from everturn.telemetry.observing import Observing, Traces
 from everturn.telemetry.spans import Tracer
-from everturn.turns.approvals import Approvals
 from everturn.turns.attempt import TurnEnvironment
 from everturn.turns.recovery import REASONS, Recovery, Report
 from everturn.turns.rows.recovery import Recovered
@@ -90,7 +89,7 @@ class Gateway:
             contacts=self.contacts, hub=self.hub, observing=self.observing, deliver=self.outbox.wake,
         )  # fmt: skip
         self.turns = Scheduler(env, agent, self.outbox, media)
-        self.approvals = Approvals(env, self.turns.wake)
+        self.approvals = self.turns.approvals
         self.commands = Commands(
             *shared, hub=self.hub, turns=self.turns, outbox=self.outbox, restart=self._request_restart
         )

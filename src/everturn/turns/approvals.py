@@ -58,27 +58,10 @@ def _after_request(attempt: Attempt, requested: asyncio.Future[Permission]) -> N
     attempt.env.deliver(attempt.begun.key)
 
 
-class ApprovalRequests:
-    """Notifies senders whose messages are queued behind an open approval request."""
-
-    def __init__(self, env: TurnEnvironment) -> None:
-        self._env = env
-
-    def notify_queued(self, key: str) -> None:
-        """Store the notice once; after a crash the next process does it."""
-        env = self._env
-        delivery = env.platforms.delivery(origin_of(key)[0])
-        storing = env.store.run(notify_queued, key, env.instance.ids.next(), env.clock.now(), delivery)
-        storing.add_done_callback(partial(self._after_notice, key))
-
-    def _after_notice(self, key: str, storing: asyncio.Future[tuple[Event, ...]]) -> None:
-        if not storing.cancelled() and storing.exception() is None:
-            self._env.hub.publish(key, storing.result())
-            self._env.deliver(key)
-
-
 class Approvals:
-    """Expires approval requests that nobody answered in time. `wake` schedules the turn again."""
+    """Expires approval requests that nobody answered in time, and notifies senders whose messages are queued behind an open one.
+    `wake` schedules the turn again.
+    """
 
     def __init__(self, env: TurnEnvironment, wake: Callable[[str], None]) -> None:
         self._env = env
@@ -103,3 +86,15 @@ class Approvals:
             self._env.deliver(key)
             self._wake(key)
         return len(due)
+
+    def notify_queued(self, key: str) -> None:
+        """Store the notice once; after a crash the next process does it."""
+        env = self._env
+        delivery = env.platforms.delivery(origin_of(key)[0])
+        storing = env.store.run(notify_queued, key, env.instance.ids.next(), env.clock.now(), delivery)
+        storing.add_done_callback(partial(self._after_notice, key))
+
+    def _after_notice(self, key: str, storing: asyncio.Future[tuple[Event, ...]]) -> None:
+        if not storing.cancelled() and storing.exception() is None:
+            self._env.hub.publish(key, storing.result())
+            self._env.deliver(key)

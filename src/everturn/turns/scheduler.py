@@ -20,7 +20,7 @@ from everturn.outbox.sender import ReplySender
 from everturn.sessions.rules.keys import origin_of
 from everturn.store.interface import Store
 from everturn.telemetry.observing import outcome_of
-from everturn.turns.approvals import ApprovalRequests
+from everturn.turns.approvals import Approvals
 from everturn.turns.attempt import Attempt, TurnEnvironment, notify, show_typing
 from everturn.turns.damage import Claimed, FailedClaims, suspend_if_damaged
 from everturn.turns.rows.beginning import begin_next
@@ -198,7 +198,7 @@ class Scheduler:
         self._outbox = outbox
         self._runner = Runner(env, agent, outbox, media)
         self._marks_calls = agent.marks_calls if isinstance(agent, MarksCalls) else _never
-        self._requests = ApprovalRequests(env)
+        self.approvals = Approvals(env, self.wake)
         self.lanes = Lanes(env.settings.running_turns)
         self._limit = env.settings.running_turns
         # A key has a slot from its claim in the database until its turn has ended.
@@ -357,7 +357,7 @@ class Scheduler:
         if isinstance(begun, NotYet):
             self.lanes.add_suspect(key)
         elif isinstance(begun, BehindApproval):
-            self._requests.notify_queued(key)
+            self.approvals.notify_queued(key)
         elif isinstance(begun, Later):
             self.bursts.wake_at(key, begun.at)
         self.give_back(key)

@@ -19,6 +19,7 @@ from everturn.agent.toolbox import Ask, Run, Tool, ToolError, ToolPlace, no_appr
 from everturn.agent.tools.shell import scrubbed
 from everturn.clock import Clock
 from everturn.model import Effect, Json
+from everturn.pauses import grown_s
 from everturn.turns.rules.approvals import exact, exact_json, fits
 from everturn.turns.rules.turn_texts import TOO_LONG
 
@@ -249,9 +250,8 @@ class McpServer:
         self._link = None
         self._serving = None
         if not linked:
-            pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
-            self._failures = min(self._failures + 1, 16)
-            self._not_before = self._clock.monotonic() + pause
+            self._failures += 1
+            self._not_before = self._clock.monotonic() + grown_s(self._failures, FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     def _lost(self) -> None:
         """Give up the connection."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from everturn.errors import PlatformError, Refused, TryLater
+from everturn.pauses import grown_s
 
 LONGEST_BACKOFF_S = 60.0
 LONGEST_DELAY_S = 86_400.0  # a platform that asks for more than a day is not believed
@@ -106,9 +107,8 @@ def is_ordered(error: PlatformError) -> bool:
 
 
 def _wait_s(error: PlatformError, times: int) -> float:
-    backoff_s = min(LONGEST_BACKOFF_S, 2.0 ** min(max(times - 1, 0), 10))
     asked_s = min(error.delay_s, LONGEST_DELAY_S) if isinstance(error, TryLater) else 0.0
-    return max(backoff_s, asked_s)
+    return max(grown_s(times, 1.0, LONGEST_BACKOFF_S), asked_s)
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from everturn.model import SessionSource
+from everturn.pauses import grown_s
 from everturn.people.rules.access import clean_name, ids_of
 
 NAMED = 5  # so many chats are named in an error
@@ -126,8 +127,7 @@ def listing_due(asked_s: float | None, failures: int, every_s: float, *, changed
     """
     if asked_s is None:
         return True
-    soon_s = ASKED_AGAIN_S * 2.0 ** min(max(failures - 1, 0), 10)
-    return asked_s >= (min(soon_s, every_s) if changed or failures else every_s)
+    return asked_s >= (grown_s(failures, ASKED_AGAIN_S, every_s) if changed or failures else every_s)
 
 
 # -- which chat is meant -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from everturn.model import Message, RowOutcome
+from everturn.pauses import grown_s
 from everturn.people.rules.access import authored
 
 NO_RESULT = "There is no result: this call was not finished."
@@ -116,4 +117,4 @@ def first_kept(rows: Sequence[Message], keep: int) -> int:
 
 def back_off_s(failures: int) -> float:
     """How long to wait after so many failed compactions in a row: 5 minutes, then 15, then 45, at most an hour."""
-    return min(BACK_OFF_S * 3.0 ** max(0, min(failures, 10) - 1), LONGEST_BACK_OFF_S)
+    return grown_s(failures, BACK_OFF_S, LONGEST_BACK_OFF_S, by=3.0)
