@@ -1,16 +1,18 @@
 """Text that was streamed, and an answer that says nothing in the end: none of it is left as if more came."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import pytest
 
+from everturn.errors import OutcomeUnknown, Refused
 from everturn.model import SessionSource
 from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Surety
-from everturn.testing import CardPlatform, DeletingPlatform, EditingPlatform, World
+from everturn.testing import CardPlatform, DeletingPlatform, EditingPlatform, ManualClock, World
 from tests.outbox.test_streaming import CURSOR, EAGER, Talker, cut_off, seen
-from tests.scenes import die, until_ended
+from tests.scenes import die, happened, trace_of, until_ended, until_read, while_time_passes
 
 
 @pytest.mark.parametrize(
@@ -80,3 +82,54 @@ async def test_text_with_unknown_delivery_that_became_silence_is_not_left_as_if_
         await seen(platform, *left)
         await world.gateway.outbox.quiet()
     assert platform.texts("one") == list(left)
+
+
+async def replied(world: World, message: str) -> None:
+    """Wait until its reply is delivered."""
+    await until_read(lambda: trace_of(world, message), lambda trace: trace["replies"][0]["state"] == "sent")
+
+
+class Aging(EditingPlatform):
+    """Once it is `old`, it refuses to edit what was sent before, and the response to the next message is lost."""
+
+    old = frozenset[str]()
+
+    def age(self) -> None:
+        """Everything sent so far is too old to be edited."""
+        self.old = frozenset(shown.id for shown in self.screen)
+        self.lost = asyncio.Event()
+
+    async def edit(self, to: SessionSource, message_id: str, text: str) -> None:
+        """Edit what is not too old."""
+        if message_id in self.old:
+            raise Refused("too old to be edited")
+        await super().edit(to, message_id, text)
+
+    async def send(self, to: SessionSource, text: str, key: str) -> str:
+        """Show it, and say nothing about the first one."""
+        number = await super().send(to, text, key)
+        if self.old and not self.lost.is_set():
+            self.lost.set()
+            raise OutcomeUnknown("no response")
+        return number
+
+
+@pytest.mark.parametrize("surety", Surety)
+async def test_a_replacement_with_unknown_delivery_that_became_silence_is_not_left_as_if_more_came(
+    store_url: str, surety: Surety
+) -> None:
+    """What was shown cannot be edited, what replaces it may be out, and then there is nothing to say."""
+    platform, agent = Aging(surety=surety), Talker()
+    await cut_off(store_url, platform, agent)
+    platform.age()
+    shown = platform.texts("one")
+    # Its next try to show that the task was interrupted is not due, before the next attempt ends.
+    async with World(store_url, agent, [platform], ManualClock(time.time()), EAGER) as world:
+        await happened(platform.lost)
+        agent.answer = "(silent)"
+        agent.go()
+        await until_ended(world, "m1", "done")
+        await while_time_passes(world, replied(world, "m1"))
+    unknown = platform.texts("one")[len(shown) : -1]
+    assert len(unknown) == (surety is Surety.NEITHER)
+    assert platform.texts("one") == [*shown, *unknown, f"{outbox_texts.REPLACES}\n\n{outbox_texts.NOTHING_SAID}"]

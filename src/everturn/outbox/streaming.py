@@ -27,6 +27,7 @@ from everturn.outbox.rules.streaming import (
     answering,
     growing,
     grown,
+    next_place,
     resolved,
     room,
     so_far,
@@ -409,7 +410,8 @@ class MessageWriter:
             await self.add(place, piece)
             return
         if found is not None:
-            self.out, self._shown = (*self.out, found), [*self._shown, ""]
+            self.out = (*self.out[:place], found, *self.out[place + 1 :])
+            self._shown[place:] = ["", *self._shown[place + 1 :]]
         await self._keep(replace(self.bubble, repeats=False))
 
     async def _sent(self, place: int, piece: str) -> str:
@@ -439,7 +441,7 @@ class MessageWriter:
 
     async def mark_for_resend(self) -> None:
         """Record that the held part is marked as a possible repetition, should somebody send it after all."""
-        await self._keep(with_resend_mark(self.bubble, len(self.out)))
+        await self._keep(with_resend_mark(self.bubble, self.out))
 
     async def lose(self, place: int) -> None:
         """Record that a part cannot be edited any more: another one replaces it, and says so."""
@@ -505,7 +507,7 @@ async def _repaired(writer: MessageWriter, text: str, *, final: bool) -> bool:
 
 async def _resolve_extra_part(writer: MessageWriter, text: str) -> None:
     """Find or replace a next part that may be out and that the answer does not need, so that no stray text is left."""
-    place = len(writer.out)
+    place = next_place(writer.out)
     if writer.bubble.repeats:
         await writer.find(place, text)
     elif place in writer.bubble.replaces:

@@ -13,6 +13,7 @@ from everturn.outbox.rules.streaming import (
     growing,
     grown,
     is_silence,
+    next_place,
     not_said_before,
     resolved,
     room,
@@ -24,6 +25,7 @@ from everturn.outbox.rules.streaming import (
     wait_s,
     whole,
     with_marks,
+    with_resend_mark,
 )
 from everturn.outbox.rules.text import split, utf16
 
@@ -140,6 +142,15 @@ def test_parts_that_are_full_stay_as_they_are(words: list[str]) -> None:
 def test_a_part_with_unknown_delivery(action: UnknownAction, after: Bubble) -> None:
     assert resolved(Bubble(name="7", sending=0), action) == after
     assert resolved(Bubble(name="7"), action) == Bubble(name="7")
+
+
+@pytest.mark.parametrize(
+    ("out", "place"), [((), 0), (("a",), 1), (("",), 0), (("", "b"), 0), (("a", "", "c"), 1), (("a", "b"), 2)]
+)
+def test_the_next_part_takes_the_place_of_one_that_is_gone(out: tuple[str, ...], place: int) -> None:
+    assert next_place(out) == place
+    marked = with_resend_mark(Bubble(name="7", hold="ask"), out)
+    assert (marked.hold, marked.replaces) == (None, (place,))
 
 
 def test_what_replaces_another_has_its_own_key_and_says_so() -> None:

@@ -89,7 +89,7 @@ def _end_held(turn: int, text: str, parts: str, bubble: Bubble, at: float) -> Op
     where this is no move of its row: its next delivery then comes to the same.
     """
     state = OutboxState.UNKNOWN if bubble.hold == UnknownAction.ASK else OutboxState.DEAD
-    kept = written(with_resend_mark(bubble, len(parts_of(parts))))
+    kept = written(with_resend_mark(bubble, parts_of(parts)))
     return bool((yield sql(END_HELD[state], turn, text, at if state is OutboxState.DEAD else None, kept)))
 
 

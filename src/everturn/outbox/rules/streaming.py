@@ -228,9 +228,14 @@ def resolved(bubble: Bubble, action: UnknownAction) -> Bubble:
     return structs.replace(bubble, sending=None, repeats=True)
 
 
-def with_resend_mark(bubble: Bubble, place: int) -> Bubble:
+def next_place(out: Sequence[str]) -> int:
+    """The place of the part that is sent next: of one that is gone and is replaced, else behind the last."""
+    return next((place for place, part in enumerate(out) if not part), len(out))
+
+
+def with_resend_mark(bubble: Bubble, out: Sequence[str]) -> Bubble:
     """The bubble without its hold: if somebody sends it after all, the part with unknown delivery is marked."""
-    return structs.replace(bubble, sending=None, hold=None, replaces=(*bubble.replaces, place))
+    return structs.replace(bubble, sending=None, hold=None, replaces=(*bubble.replaces, next_place(out)))
 
 
 def room(limit: int, unit: Unit, replaces: tuple[int, ...]) -> int:
