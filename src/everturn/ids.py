@@ -6,8 +6,11 @@ keyed by it are appended at the right edge of their table, whatever the number o
 
 from __future__ import annotations
 
+import os
 import random
 import secrets
+import socket
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -19,15 +22,25 @@ _COUNTER_BITS = 11
 _NODE_BITS = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a process takes from its machine, beside the clock: its name, its number and chance. A simulation brings its own."""
+
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    chance: random.Random = field(default_factory=secrets.SystemRandom)  # nobody can guess what it draws
+
+
 class Ids:
     """Makes ids and session ids for one instance; they grow even if the clock goes back, and beyond `after`."""
 
-    def __init__(self, clock: Clock, node: int, after: int = 0) -> None:
+    def __init__(self, clock: Clock, node: int, after: int = 0, machine: Machine | None = None) -> None:
         self._clock = clock
         self._node = (node % (1 << _NODE_BITS)) << _COUNTER_BITS
         self._tick = ((after >> (_COUNTER_BITS + _NODE_BITS)) + 1) << _COUNTER_BITS if after else 0
         self._second, self._stamp = -1, ""
-        self._random = random.Random(secrets.token_bytes(32))  # noqa: S311  a session id is no secret
+        seed = (machine or Machine()).chance.randbytes(32)
+        self._random = random.Random(seed)  # noqa: S311  a session id is no secret, and this one is fast
 
     def next(self) -> int:
         """A new id, larger than every earlier one of this instance."""
@@ -47,14 +60,15 @@ class Ids:
 class Instance:
     """This process of the gateway. Its number and its ids are known once it has joined the others of its database."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, machine: Machine) -> None:
         self.clock = clock
+        self.machine = machine
         self.number = 0
-        self.ids = Ids(clock, 0)
+        self.ids = Ids(clock, 0, machine=machine)
 
     def join(self, number: int, newest: int) -> None:
         """Take the number that the database gave, and make ids beyond the newest one there."""
-        self.number, self.ids = number, Ids(self.clock, number, newest)
+        self.number, self.ids = number, Ids(self.clock, number, newest, self.machine)
 
 
 def oldest_id(at: float) -> int:

@@ -18,7 +18,7 @@ from everturn.store.engines import SCHEMA, load
 from everturn.store.interface import Op, sql
 from everturn.store.sqlite import SQLiteStore
 from everturn.store.sqlite_file import SQLiteFile
-from everturn.store.sqlite_threads import texts
+from everturn.store.sqlite_groups import texts
 from tests.store.engine_operations import (
     Gate,
     add_one,

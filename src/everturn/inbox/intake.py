@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -78,6 +76,7 @@ class Intake:
         self._store = store
         self._instance = instance
         self._clock = instance.clock
+        self._chance = instance.machine.chance
         self._settings = settings
         self._platforms = platforms
         self._contacts = contacts
@@ -89,7 +88,7 @@ class Intake:
         self._outbox = outbox
         self._backlogs = backlogs
         self._dead_letters = DeadLetters(store, instance, settings, hub, outbox, self._arrival)
-        self._waiting: set[asyncio.Future[Accepted]] = set()
+        self._waiting: dict[asyncio.Future[Accepted], None] = {}  # by when they came
         self.strangers = Strangers(instance.clock)
 
     async def accept(self, inbound: Inbound) -> Accepted:
@@ -169,7 +168,7 @@ class Intake:
         """
         await acquire(platform)
         while True:
-            wait_s = pause_s(0, random.random())  # noqa: S311  not a secret
+            wait_s = pause_s(0, self._chance.random())
             try:
                 after = await self._store.read(read_cursor, platform.name, platform.account)
                 async for heard in platform.inbound(after):
@@ -186,7 +185,7 @@ class Intake:
         ours = isinstance(error, EverturnError)
         trouble = str(error) if ours else f"the adapter failed: {type(error).__name__}"
         failures = self._contacts.failed(platform.name, trouble, own_fault=not isinstance(error, PlatformError))
-        wait_s = pause_s(failures, random.random(), asked_s(error))  # noqa: S311  not a secret
+        wait_s = pause_s(failures, self._chance.random(), asked_s(error))
         log.warning(
             "platform not readable", platform=platform.name, error=trouble, again_in_s=round(wait_s, 1),
             exc_info=None if ours else error,
@@ -227,7 +226,7 @@ class Intake:
             except Exception as error:  # noqa: BLE001  read again for ever, it would block its platform for everybody
                 tries += 1
                 if tries < MOST_TRIES:
-                    await self._clock.sleep(pause_s(tries, random.random()))  # noqa: S311  not a secret
+                    await self._clock.sleep(pause_s(tries, self._chance.random()))
                     continue
                 await self._dead_letters.keep(inbound, error)
             return
@@ -271,8 +270,8 @@ class Intake:
             extras=inbound.extras,
             fingerprint=inbound.fingerprint,
             admission=admission,
-            code=make_code(secrets.choice) if unknown else "",
-            salt=secrets.token_hex(16) if unknown else "",
+            code=make_code(self._chance.choice) if unknown else "",
+            salt=self._chance.randbytes(16).hex() if unknown else "",
             arriving=meaning,
             backlog=backlog.policy,
             outage_id=outage_id(since) if meaning is not Arriving.NOW else 0,
@@ -293,7 +292,7 @@ class Intake:
         if start is None and (streamed := self._turns.streams.of(arrival.key)) is not None:
             arrival = replace(arrival, streamed=streamed)  # should it end the turn that runs
         outer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
-        self._waiting.add(outer)
+        self._waiting[outer] = None
         if arrival.album is not None:
             self._turns.bursts.storing_part(arrival.key)
         inner = self._store.run(accept, arrival, limit, start)
@@ -303,7 +302,7 @@ class Intake:
     def _stored(
         self, arrival: Arrival, start: Start | None, outer: asyncio.Future[Accepted], inner: asyncio.Future[Accepted]
     ) -> None:
-        self._waiting.discard(outer)
+        self._waiting.pop(outer, None)
         error = StoreUnavailable("the store is closed") if inner.cancelled() else inner.exception()
         accepted = None if error else inner.result()
         try:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +15,7 @@ from everturn.clock import Clock
 from everturn.commands.applying import Commands
 from everturn.errors import InstanceClosed
 from everturn.home.files import Media
-from everturn.ids import Instance
+from everturn.ids import Instance, Machine
 from everturn.inbox.backlog import Backlogs
 from everturn.inbox.intake import Intake
 from everturn.lifecycle.rows import join, newest_id, record_drain, record_lock
@@ -71,10 +68,10 @@ class Gateway:
         tracer: Tracer | None = None,
         *,
         media: Media | None = None,
+        machine: Machine | None = None,
     ) -> None:
-        self.store = store
-        self.clock = clock
-        self.instance = Instance(clock)
+        self.store, self.clock = store, clock
+        self.instance = Instance(clock, machine or Machine())
         self.platforms = Platforms(platforms, settings.valid_by_platform, settings.on_unknown_delivery_for)
         self.settings = replace(
             settings, isolation=replace(settings.isolation, changing_directs=self.platforms.changing_directs())
@@ -173,9 +170,10 @@ class Gateway:
             await self._within(self._close(stop), CLOSE_S)
 
     async def _join(self) -> None:
-        token, number = uuid.uuid4().hex, 0
+        machine, number = self.instance.machine, 0
+        token = machine.chance.randbytes(16).hex()
         while number == 0:  # another start may have taken the number at the same moment
-            number = await self.store.run(join, token, socket.gethostname(), os.getpid(), self.clock.now())
+            number = await self.store.run(join, token, machine.host, machine.pid, self.clock.now())
         self.instance.join(number, await self.store.read(newest_id))
         await self.store.lock_instance(number)
         await self.store.run(record_lock, number, await self.store.now())

@@ -45,17 +45,17 @@ class ChangeHub:
     """Notifies operators which kinds of rows changed; they read the store. Costs nothing while nobody watches."""
 
     def __init__(self) -> None:
-        self._watches: set[ChangeWatch] = set()
+        self._watches: dict[ChangeWatch, None] = {}
 
     def watch(self) -> ChangeWatch:
         """Begin to watch."""
         watch = ChangeWatch()
-        self._watches.add(watch)
+        self._watches[watch] = None
         return watch
 
     def leave(self, watch: ChangeWatch) -> None:
         """End a watch."""
-        self._watches.discard(watch)
+        self._watches.pop(watch, None)
 
     def note(self, *what: str) -> None:
         """Note a change of these kinds: turns, sessions, inbox, outbox, platforms, instances."""

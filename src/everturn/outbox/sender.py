@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from contextlib import suppress
 from typing import TypeVar
 
@@ -183,7 +182,9 @@ class ReplySender:
             raise
         except Exception as error:
             log.exception("outbox lane failed", session_key=key, reply=reply and reply.id, error=repr(error))
-            await self._sleep_until(self._clock.now() + pause_s(failures + 1, random.random()), key)  # noqa: S311  no secret
+            await self._sleep_until(
+                self._clock.now() + pause_s(failures + 1, self._instance.machine.chance.random()), key
+            )
             if reply is not None:
                 await self._put_back(reply)
             return False

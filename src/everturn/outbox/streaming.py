@@ -498,7 +498,7 @@ async def _repaired(writer: MessageWriter, text: str, *, final: bool) -> bool:
             await writer.lose(place)
             return False
     text = SUPERSEDED if pieces else NOTHING_SAID
-    if final:
+    if final and (writer.bubble.repeats or writer.bubble.replaces):
         await _resolve_extra_part(writer, text)
     for place in reversed(range(len(pieces), len(writer.out))):
         await _clear(writer, place, text, final=final)

@@ -4,9 +4,6 @@ database. A refused process names the holder in its status, tries again, and tak
 
 from __future__ import annotations
 
-import os
-import socket
-
 import structlog
 
 from everturn.home.folder import CredentialLock
@@ -57,9 +54,10 @@ class Credentials:
             if (user := lock.acquire()) is not None:
                 return people_texts.held_on_machine(platform.name, user)
             self._locks[secret_hash] = lock
+        machine = self._instance.machine
         claim = Claim(
             hash=secret_hash, platform=platform.name, account=platform.account, instance=self._instance.number,
-            host=socket.gethostname(), pid=os.getpid(), home=settings.home, since=self._clock.now(),
+            host=machine.host, pid=machine.pid, home=settings.home, since=self._clock.now(),
         )  # fmt: skip
         holder = await self._store.run(claim_credential, claim)
         if holder is None:

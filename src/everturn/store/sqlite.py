@@ -15,7 +15,8 @@ from everturn.errors import StoreUnavailable
 from everturn.store.engines import SCHEMA, OnDeath, end_process, load
 from everturn.store.interface import Op, P
 from everturn.store.sqlite_file import SQLiteFile
-from everturn.store.sqlite_threads import GROUP, Call, Calls, SQLiteReader, SQLiteWriter
+from everturn.store.sqlite_groups import Call
+from everturn.store.sqlite_threads import GROUP, Calls, SQLiteReader, SQLiteWriter
 from everturn.telemetry.meters import StoreMeters, merged
 
 T = TypeVar("T")
@@ -60,12 +61,12 @@ class SQLiteStore:
     @property
     def commits(self) -> int:
         """How many groups were committed and synced."""
-        return self._writer.commits
+        return self._writer.groups.commits
 
     @property
     def operations(self) -> int:
         """How many operations were committed."""
-        return self._writer.operations
+        return self._writer.groups.operations
 
     def run(self, operation: Callable[P, Op[T]], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Run the operation and commit it; the future resolves after the commit is durable."""
@@ -110,7 +111,8 @@ class SQLiteStore:
         """Return how long commits and reads took; each thread counts for itself."""
         read = merged(reader.took for reader in self._readers)
         waiting = len(self._asked) + self._handed_over - self._writer.taken
-        return StoreMeters(self._writer.took, self._writer.groups, read, waiting)
+        groups = self._writer.groups
+        return StoreMeters(groups.took, groups.sizes, read, waiting)
 
     async def close(self) -> None:
         """Finish the accepted operations, then close the file. The writer ends last and leaves no WAL behind."""

@@ -8,27 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
-import re
 import threading
 import time
-from collections.abc import Callable
-from enum import Enum, auto
-from typing import Any
 
 import apsw
 import structlog
 
 from everturn.errors import StoreUnavailable
 from everturn.store.engines import OnDeath
-from everturn.store.interface import Op
 from everturn.store.sqlite_file import DAMAGED, ENVIRONMENTAL, SQLiteFile
-from everturn.telemetry.meters import GROUPS, INSTANT, Histogram
+from everturn.store.sqlite_groups import Call, Outcome, SQLiteGroups, SQLiteLink, drive, settle
+from everturn.telemetry.meters import INSTANT, Histogram
 
-Call = tuple[Callable[..., Op[Any]], tuple[Any, ...], dict[str, Any], "asyncio.Future[Any]"]
 Calls = queue.SimpleQueue[list[Call] | None]
-Outcome = tuple["asyncio.Future[Any]", Any, Exception | None]
-Execute = Callable[..., apsw.Cursor]
-One = Callable[[Call, apsw.Connection, Execute], Outcome]
 
 GROUP = 512  # operations that are handed over at once at most; when so many wait, no more join their transaction
 READS = 8  # reads that one reader takes at once
@@ -41,43 +33,8 @@ CHECKPOINT_PAGES = 4000  # 16 MiB: pages that change often are copied once
 RESTART_PAGES = 8000  # the WAL did not restart by itself: wait until the readers release it
 SPARE_PAGES = 1024  # free pages the file may keep
 VACUUM_PAGES = 512  # pages given back at once: no operation waits long for it
-KEPT_TEXTS = 4096
-PARAMETER = re.compile(r"'[^']*'|\$(\d+)")  # what is quoted stays as it is
-WRITES = re.compile(r"\s*(INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
-RETURNS = re.compile(r"\bRETURNING\b", re.IGNORECASE)
 
 log = structlog.get_logger()
-
-
-class WroteThenFailedError(Exception):
-    """An operation failed after it had written, in a group without savepoints."""
-
-
-class SQLiteLink:
-    """One connection to SQLite, opened when it is needed and reopened after a fault."""
-
-    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
-        self._connect = connect
-        self._db: apsw.Connection | None = None
-
-    def db(self) -> apsw.Connection:
-        if self._db is None:
-            self._db = self._connect()
-        return self._db
-
-    def drop(self) -> None:
-        db, self._db = self._db, None
-        if db is not None:
-            with contextlib.suppress(apsw.Error):  # it is closed in any case
-                db.close()
-
-    def roll_back(self) -> None:
-        """Roll back the open transaction, if there is one."""
-        try:
-            if self._db is not None and self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-        except apsw.Error:
-            self.drop()
 
 
 class RetryQueue:
@@ -117,13 +74,13 @@ class SQLiteThread:
         loop: asyncio.AbstractEventLoop,
         on_death: OnDeath,
         close_within_s: float,
+        link: SQLiteLink | None = None,
     ) -> None:
         self.calls = calls
         self.taken = 0
         self.file = file
         self.tidy_after_s: float | None = None
-        self.took = Histogram(INSTANT)
-        self.link = SQLiteLink(self.connect)
+        self.link = link or SQLiteLink(self.connect)
         self._loop = loop
         self._on_death = on_death
         self._close_within_s = close_within_s
@@ -284,7 +241,7 @@ class SQLiteThread:
 
 
 class SQLiteWriter(SQLiteThread):
-    """The only thread that writes. A group runs without savepoints until one of its operations fails half-way."""
+    """The only thread that writes."""
 
     def __init__(
         self,
@@ -295,12 +252,11 @@ class SQLiteWriter(SQLiteThread):
         close_within_s: float,
     ) -> None:
         self._anchor = anchor
-        self.commits = 0
-        self.operations = 0
-        self.groups = Histogram(GROUPS)
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
-        super().__init__(file, queue.SimpleQueue(), loop, on_death, close_within_s)
+        link = SQLiteLink(self.connect)
+        self.groups = SQLiteGroups(link)
+        super().__init__(file, queue.SimpleQueue(), loop, on_death, close_within_s, link)
 
     def connect(self) -> apsw.Connection:
         db = self.file.writer()
@@ -313,12 +269,12 @@ class SQLiteWriter(SQLiteThread):
             self._anchor.close()
 
     def attempt(self, call: Call) -> Outcome:
-        return self._transact([call], self._with_savepoint)[0]
+        return self.groups.run_alone(call)
 
     def serve(self, calls: list[Call]) -> bool:
         """Run all calls in one transaction. If it fails as a whole nothing was promised yet: each is run again alone."""
         try:
-            outcomes = self._group(calls)
+            outcomes = self.groups.run(calls)
         except Exception as error:  # noqa: BLE001  judged one by one
             self.leave_transaction(error)
             passed = self.one_by_one(calls)
@@ -343,56 +299,6 @@ class SQLiteWriter(SQLiteThread):
             log.warning("store.vacuum_failed", error=str(error))
             self.link.roll_back()
 
-    def _group(self, calls: list[Call]) -> list[Outcome]:
-        try:
-            return self._transact(calls, self._without_savepoint)
-        except WroteThenFailedError:
-            self.link.roll_back()
-            return self._transact(calls, self._with_savepoint)
-
-    def _transact(self, calls: list[Call], one: One) -> list[Outcome]:
-        db = self.link.db()
-        execute = db.cursor().execute
-        began = time.perf_counter()
-        execute("BEGIN IMMEDIATE")
-        outcomes = [one(call, db, execute) for call in calls]
-        execute("COMMIT")
-        self.took.add(time.perf_counter() - began)
-        self.groups.add(len(calls))
-        self.commits += 1
-        self.operations += len(calls)
-        return outcomes
-
-    def _without_savepoint(self, call: Call, db: apsw.Connection, execute: Execute) -> Outcome:
-        """Run without a savepoint: an operation that fails before it wrote anything leaves nothing to undo."""
-        operation, args, kwargs, future = call
-        before = db.total_changes()
-        try:
-            return future, drive(operation(*args, **kwargs), execute), None
-        except Exception as error:
-            if self._fails_the_group(error, db):
-                raise
-            if db.total_changes() != before:
-                raise WroteThenFailedError from error
-            return future, None, error
-
-    def _with_savepoint(self, call: Call, db: apsw.Connection, execute: Execute) -> Outcome:
-        operation, args, kwargs, future = call
-        execute("SAVEPOINT operation")
-        try:
-            outcome: Outcome = future, drive(operation(*args, **kwargs), execute), None
-        except Exception as error:
-            if self._fails_the_group(error, db):
-                raise
-            execute("ROLLBACK TO operation")
-            outcome = future, None, error
-        execute("RELEASE operation")
-        return outcome
-
-    def _fails_the_group(self, error: Exception, db: apsw.Connection) -> bool:
-        """Tell whether the whole group failed: a fault of the disk, or an error that ended the transaction."""
-        return isinstance(error, ENVIRONMENTAL + DAMAGED) or not db.in_transaction
-
     def _wal_grew(self, _db: apsw.Connection, _name: str, pages: int) -> int:
         if pages < self._wal_pages:  # it restarted
             self._checkpoint_at = CHECKPOINT_PAGES
@@ -416,6 +322,17 @@ class SQLiteReader(SQLiteThread):
     limit = READS
     environmental = tuple(kind for kind in ENVIRONMENTAL if kind is not apsw.ReadOnlyError)
 
+    def __init__(
+        self,
+        file: SQLiteFile,
+        calls: Calls,
+        loop: asyncio.AbstractEventLoop,
+        on_death: OnDeath,
+        close_within_s: float,
+    ) -> None:
+        self.took = Histogram(INSTANT)
+        super().__init__(file, calls, loop, on_death, close_within_s)
+
     def connect(self) -> apsw.Connection:
         return self.file.reader()
 
@@ -428,59 +345,3 @@ class SQLiteReader(SQLiteThread):
         execute("COMMIT")
         self.took.add(time.perf_counter() - began)
         return future, result, None
-
-
-class Gives(Enum):
-    """What a statement returns."""
-
-    ROWS = auto()
-    COUNT = auto()  # a row for each that was written, without RETURNING, which costs more
-    NOTHING = auto()
-
-
-class SQLiteTexts(dict[str, tuple[str, Gives]]):
-    """Translates `$1` into SQLite's `?1`, which binds by position, and says what the statement returns; each text once."""
-
-    def __missing__(self, text: str) -> tuple[str, Gives]:
-        if len(self) >= KEPT_TEXTS:
-            self.clear()
-        native = PARAMETER.sub(lambda found: f"?{found[1]}" if found[1] else found[0], text)
-        if text.endswith("/*did*/"):
-            gives = Gives.COUNT
-        else:
-            gives = Gives.NOTHING if WRITES.match(text) and not RETURNS.search(text) else Gives.ROWS
-        known = self[text] = native, gives
-        return known
-
-
-texts = SQLiteTexts()
-
-
-def drive(operation: Op[Any], execute: Execute) -> Any:
-    """Run an operation's statements until it returns."""
-    send = operation.send
-    rows: Any = None  # a generator starts with None
-    try:
-        while True:
-            text, args = send(rows)
-            native, gives = texts[text]
-            cursor = execute(native, args)
-            if gives is Gives.ROWS:
-                rows = cursor.fetchall()
-            elif gives is Gives.NOTHING:
-                rows = []
-            else:
-                rows = [()] * cursor.connection.changes()
-    except StopIteration as end:
-        return end.value
-
-
-def settle(outcomes: list[Outcome]) -> None:
-    """Settle the futures, on the event loop. A cancelled caller gets no outcome; its operation stays committed."""
-    for future, result, error in outcomes:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable
 from functools import partial
 
@@ -88,7 +87,7 @@ class FailedClaims:
             delivery = env.platforms.delivery(origin_of(key)[0])
             suspending = env.store.run(quarantine_idle, key, env.instance.ids.next(), env.clock.now(), delivery)
             suspending.add_done_callback(partial(self._suspended, key))
-        self._timers.wake_at(key, env.clock.now() + pause_s(failures, random.random()))  # noqa: S311  no secret
+        self._timers.wake_at(key, env.clock.now() + pause_s(failures, env.instance.machine.chance.random()))
 
     def _suspended(self, key: str, suspending: asyncio.Future[Recovered | None]) -> None:
         if suspending.cancelled() or (error := suspending.exception()) is not None:
