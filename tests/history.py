@@ -1,4 +1,4 @@
-"""The history checker: which promises an observed run breaks. It never reads our tables.
+"""What two rings of tests saw, and which promises it breaks. Nothing here reads our tables.
 
 The outside is: what people said, what stands on the platform's screen, the ledger of effects, the log of model requests,
 and the transcript as anybody may ask for it.
@@ -6,12 +6,12 @@ and the transcript as anybody may ask for it.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-NOTE = "[System note:"
+from tests.promises import notes, overtaken, paid_twice, repeated
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,14 @@ def problems(history: History) -> list[str]:
         *doubled(history),
         *reordered(history),
         *repeated(history.effects, "effect happened twice"),
-        *paid_twice(history),
+        *paid_twice(steps_of(history)),
         *notes(history.transcripts),
     ]
+
+
+def steps_of(history: History) -> list[tuple[str, str]]:
+    """What happened and what was asked for, as `paid_twice` wants it."""
+    return [(kind, step) for kind, _, step in (line.partition(" ") for line in history.requests)]
 
 
 def lost(history: History) -> list[str]:
@@ -75,31 +80,6 @@ def reordered(history: History) -> list[str]:
         if got != expected:
             found.append(f"reordered in {chat}: {got}, wanted {expected}")
     return found
-
-
-def repeated(lines: Iterable[str], what: str) -> list[str]:
-    """Promise 5: an effect of class once happens at most once."""
-    return [f"{what}: {line}" for line, count in Counter(lines).items() if count > 1]
-
-
-def paid_twice(history: History) -> list[str]:
-    """Promise 4: a model response whose effect was seen is committed, and is not asked for again afterwards."""
-    done: set[str] = set()
-    found = []
-    for line in history.requests:
-        kind, _, step = line.partition(" ")
-        if kind == "effect":
-            done.add(step)
-        elif step in done:
-            found.append(f"step paid twice: {step}")
-    return found
-
-
-def notes(transcripts: Mapping[str, Sequence[str]]) -> list[str]:
-    """Promise 7: a note never enters a transcript."""
-    return [
-        f"note in the transcript of {chat}" for chat, rows in transcripts.items() if any(NOTE in row for row in rows)
-    ]
 
 
 # -- ring two: what people saw of real processes over HTTP -------------------------------------------------------------
@@ -251,17 +231,6 @@ def out_of_order(watched: Watched, chat: str) -> list[str]:
         for what, order in (("heard", heard), ("answered", list(watched.replies(chat))))
         for late in overtaken([watched.posts[chat, each] for each in order if (chat, each) in watched.posts])
     ]
-
-
-def overtaken(posts: Sequence[Post]) -> list[str]:
-    """The messages that stand behind one that was sent after their acknowledgement."""
-    found = []
-    latest = 0
-    for post in posts:
-        if post.acknowledged is not None and post.acknowledged < latest:
-            found.append(post.id)
-        latest = max(latest, post.sent)
-    return found
 
 
 def overlapping(watched: Watched, chat: str) -> list[str]:

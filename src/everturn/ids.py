@@ -64,6 +64,9 @@ class Instance:
         self.clock = clock
         self.machine = machine
         self.number = 0
+        self.safe_until = (
+            0.0  # until then, by the monotonic clock, no other instance that ran meanwhile takes this one for dead
+        )
         self.ids = Ids(clock, 0, machine=machine)
 
     def join(self, number: int, newest: int) -> None:

@@ -355,6 +355,7 @@ class Bubble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repeats: bool = False  # the next part may be sent under its key already, with another text
     replaces: tuple[int, ...] = ()  # parts that were sent again, and say so
     hold: str | None = None  # what the owner's policy says of a part whose delivery is unknown: nothing more is sent
+    unsettled: int = 0  # the opening of a writer that was ended by somebody else: its last edit may be in flight
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, gc=False):

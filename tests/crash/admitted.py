@@ -16,7 +16,7 @@ from everturn.people.rules.access import PAIR, AccessPolicy, Admission
 from everturn.testing import FakePlatform, World
 from tests.crash.gateway_process import CrashProcess, answer_to
 
-BASIC = Settings(stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0)
+BASIC = Settings(stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0, in_flight_s=0.0)
 PAIRING = replace(BASIC, admission=Admission(policies={"fake": AccessPolicy(unknown=PAIR)}))
 CODE = re.compile(r"approve ([A-Z2-9]{8})")
 

@@ -60,7 +60,12 @@ class CrashProcess:
     asked: tuple[Path, int] | None = None  # the log of the model that its agent asks, and how many requests were in it
     settings: Settings = field(
         default_factory=lambda: Settings(
-            stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0, rights=Rights(owners=("fake:ann",))
+            stuck_after=0,
+            unclean_boots=0,
+            drain_s=0.0,
+            burst_s=0.0,
+            in_flight_s=0.0,
+            rights=Rights(owners=("fake:ann",)),
         )
     )
 

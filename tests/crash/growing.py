@@ -9,7 +9,11 @@ from everturn.outbox.rules.streaming import Display, Pace
 
 FIRST_TEXT = "echo:"
 SETTINGS = Settings(
-    stuck_after=0, unclean_boots=0, burst_s=0.0, display=Display(everywhere=Pace(interval_s=0.0, min_chars=1))
+    stuck_after=0,
+    unclean_boots=0,
+    burst_s=0.0,
+    in_flight_s=0.0,
+    display=Display(everywhere=Pace(interval_s=0.0, min_chars=1)),
 )
 
 

@@ -13,8 +13,9 @@ from everturn.testing.model import LoggedRequest
 from tests.crash.gateways import BREAKERS_OFF, Gateway
 from tests.crash.load import FINISH_S, People, Person
 from tests.crash.models import ModelProcess
-from tests.history import Post, repeated
+from tests.history import Post
 from tests.model_history import model_problems
+from tests.promises import repeated
 
 CHATS = 3
 MOST_SEEN = 60

@@ -10,7 +10,7 @@ from everturn.store.open import open_store
 from everturn.testing import FakePlatform
 from tests.crash.processes import CONTEXT
 from tests.crash.random_processes import RandomCrashProcess, run_to_exit
-from tests.history import NOTE
+from tests.promises import NOTE
 from tests.waiting import WAIT_S
 
 SQLITE_HOMES = 3

@@ -25,13 +25,23 @@ TEXTS = ("hello", "tool", "tool tool", "tool fail", "fail", "wait", "tool wait",
 MOMENTS_MOST = (12, 60)
 LONGEST_S = 0.1
 SETTINGS = (
-    Settings(drain_s=0.0, burst_s=0.0),
-    Settings(drain_s=0.0, burst_s=0.0, stuck_after=0, unclean_boots=0),
-    Settings(drain_s=0.0, burst_s=0.0, resume="on_message"),
+    Settings(drain_s=0.0, burst_s=0.0, in_flight_s=0.0),
+    Settings(drain_s=0.0, burst_s=0.0, in_flight_s=0.0, stuck_after=0, unclean_boots=0),
+    Settings(drain_s=0.0, burst_s=0.0, in_flight_s=0.0, resume="on_message"),
     Settings(
-        drain_s=0.0, burst_s=0.0, unclean_boots=0, policies=Policies(default=ResetPolicy("idle", idle_minutes=0.002))
+        drain_s=0.0,
+        burst_s=0.0,
+        in_flight_s=0.0,
+        unclean_boots=0,
+        policies=Policies(default=ResetPolicy("idle", idle_minutes=0.002)),
     ),
-    Settings(drain_s=0.0, burst_s=0.0, fresh_s=0.05, policies=Policies(default=ResetPolicy("idle", idle_minutes=1))),
+    Settings(
+        drain_s=0.0,
+        burst_s=0.0,
+        in_flight_s=0.0,
+        fresh_s=0.05,
+        policies=Policies(default=ResetPolicy("idle", idle_minutes=1)),
+    ),
 )
 
 

@@ -24,8 +24,9 @@ from tests.crash.homes import Homes
 from tests.crash.models import asks as asks_model
 from tests.crash.outside import history_of, transcript_of
 from tests.crash.processes import run_gateway
-from tests.history import notes, paid_twice, problems, repeated
+from tests.history import problems, steps_of
 from tests.model_history import model_problems
+from tests.promises import notes, paid_twice, repeated
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def approved(process: CrashProcess, at: object) -> None:
 
 def busy(mode: str) -> Scenario:
     """It joins the turn, interrupts it, or takes it back."""
-    settings = Settings(busy=mode, stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0)
+    settings = Settings(busy=mode, stuck_after=0, unclean_boots=0, drain_s=0.0, burst_s=0.0, in_flight_s=0.0)
 
     def check(process: CrashProcess, at: object) -> None:
         """Nothing is lost, answered twice or done twice, and calls have their results."""
@@ -118,7 +119,11 @@ def busy(mode: str) -> Scenario:
         assert seen[answer_to(FIRST)] == (states[0] == "done"), at
         assert set(states) <= ({"done"} if mode == "steer" else {"done", "withdrawn"}), at
         assert (states[1], len(states)) == ("done", 2), at
-        assert [*repeated(history.effects, "twice"), *paid_twice(history), *notes(history.transcripts)] == [], at
+        assert [
+            *repeated(history.effects, "twice"),
+            *paid_twice(steps_of(history)),
+            *notes(history.transcripts),
+        ] == [], at
 
     return replace(own(Digger, check, settings=settings), cancelled=True)
 

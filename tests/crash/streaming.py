@@ -43,13 +43,14 @@ UNHURRIED = TurnTimeouts(
     inactive_s=0, warn_s=0, working_s=0, stall_s=0
 )  # nobody gets a notice that minutes passed, which did not
 # Files come over real HTTP, while the clock of the gateway is moved on: their limit must be far beyond what a test lets pass.
-WITH_FILES = Settings(burst_s=0.0, patience=UNHURRIED, media=MediaRules(fetch_s=86_400))
+WITH_FILES = Settings(burst_s=0.0, in_flight_s=0.0, patience=UNHURRIED, media=MediaRules(fetch_s=86_400))
 SETTINGS = Settings(
     patience=UNHURRIED,
     stuck_after=0,
     unclean_boots=0,
     drain_s=0.0,
     burst_s=0.0,
+    in_flight_s=0.0,
     display=Display(everywhere=Pace(interval_s=0.0, min_chars=1, cursor=CURSOR)),
 )
 TOOL = "(uses a tool)"  # a piece that is not said: there a tool is used

@@ -1,22 +1,27 @@
 """Several instances on one database: which is taken for dead, what a wrong verdict does, and which one recovers the work."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from msgspec import structs
 
 from everturn.errors import InstanceClosed
+from everturn.ids import Instance, Machine
 from everturn.inbox.rows.inbox import accept
-from everturn.lifecycle.rows import record_end
+from everturn.lifecycle.liveness import Liveness
+from everturn.lifecycle.rows import join, record_end, record_lock
 from everturn.lifecycle.settings import Settings
-from everturn.store.interface import GRACE_S, Op, sql
+from everturn.store.interface import GRACE_S, Op, Store, sql
+from everturn.store.open import open_store
 from everturn.testing import FakePlatform, ManualClock, World
+from everturn.turns.recovery import NEGLECTED_S
 from tests.scenes import EAGER, Actor, answer_to, die, swept, told, until_read
 from tests.turns.test_recovery import arrival
-from tests.waiting import within
+from tests.waiting import Changes, within
 
 ELSEWHERE = 4711  # nobody's number
 PLAIN = Settings(burst_s=0.0)
@@ -141,9 +146,9 @@ async def test_a_running_turn_of_an_instance_that_was_closed_is_taken_up(store_u
     """It was taken for dead, worked on, and then died: nobody looks for an end that is there already."""
     platform, agent = FakePlatform(), Actor()
     async with World(store_url, agent, [platform], ManualClock()) as world:
-        await closed(world, world.clock.now())
         platform.say("one", "hold")
         await agent.held("hold")
+        await closed(world, world.clock.now())
         await die(world)
         agent.release()
         report = await world.start()
@@ -169,3 +174,83 @@ async def test_a_replica_answers_what_a_planned_stop_left_waiting(database_url: 
         await pair.first.stop("stop")
         await pair.other.gateway.recovery.sweep()
         await told(pair.elsewhere, "two", answer_to("hello"))
+
+
+async def test_what_an_instance_stored_after_it_was_closed_is_answered_by_a_replica(database_url: str) -> None:
+    """Others had looked for what it left, and then it ended: nothing but the age of its message tells."""
+    async with a_pair(database_url) as pair:
+        await closed(pair.first, pair.first.clock.now())
+        await pair.other.gateway.recovery.sweep()
+        message = structs.replace(arrival("m9", "hello", "two"), id=pair.first.gateway.instance.ids.next())
+        await pair.first.store.run(accept, message, 10, None)
+        await pair.first.abandon()
+        await pair.answered(pair.elsewhere)  # of what it left, the other one goes on with all that can be seen
+        recovery, clock = pair.other.gateway.recovery, pair.other.clock
+        assert isinstance(clock, ManualClock)
+        for _ in range(2):
+            await recovery.sweep()
+            await recovery.wake_neglected()
+            await pair.other.gateway.turns.quiet()
+            assert pair.elsewhere.texts("two") == []
+            clock.advance(NEGLECTED_S + 1.0)  # now it is old; and then it was so at the last look as well
+        await recovery.wake_neglected()
+        await told(pair.elsewhere, "two", answer_to("hello"))
+
+
+# -- a start, while the database restarts ------------------------------------------------------------------------------
+
+
+class Naps(ManualClock):
+    """It keeps how long somebody sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+        self.changes = Changes(lambda: self.seconds)
+
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        """Report it, and wait."""
+        self.seconds.append(seconds)
+        self.changes.changed()
+        return super().sleep(seconds)
+
+
+@asynccontextmanager
+async def joined(url: str, clock: ManualClock) -> AsyncIterator[tuple[Store, Instance]]:
+    """The connection of an instance that holds its lock."""
+    store, instance = await open_store(url), Instance(clock, Machine())
+    try:
+        instance.join(await store.run(join, f"token {id(instance)}", "host", 1, clock.now()), 0)
+        await store.lock_instance(instance.number)
+        await store.run(record_lock, instance.number, await store.now())
+        yield store, instance
+    finally:
+        await store.close()
+
+
+async def test_a_start_whose_own_lock_is_free_takes_nobody_for_dead_yet(database_url: str) -> None:
+    """The database has restarted since: it freed all locks, and those of running instances are taken again in a moment."""
+    clock = Naps()
+    async with joined(database_url, clock) as (running, first), joined(database_url, clock) as (starting, second):
+        await running.lock_instance(ELSEWHERE)
+        await starting.lock_instance(ELSEWHERE + 1)
+        await until_read(starting.alive, lambda alive: alive == {ELSEWHERE, ELSEWHERE + 1})
+        looking = asyncio.ensure_future(Liveness(starting, second).dead_at_start())
+        looking.add_done_callback(lambda _: clock.changes.changed())
+        await clock.changes.until(lambda: clock.seconds == [GRACE_S] or looking.done())
+        assert not looking.done()
+        await running.lock_instance(first.number)
+        await starting.lock_instance(second.number)
+        clock.advance(GRACE_S)
+        async with within():
+            assert await looking == []
+    assert clock.seconds == [GRACE_S]
+
+
+async def test_a_start_that_holds_its_lock_takes_who_does_not_for_dead_at_once(database_url: str) -> None:
+    clock = Naps()
+    async with joined(database_url, clock) as (dying, first), joined(database_url, clock) as (starting, second):
+        await dying.close()
+        await until_read(starting.alive, lambda alive: alive == {second.number})
+        dead = await Liveness(starting, second).dead_at_start()
+    assert ([each.number for each in dead], clock.seconds) == ([first.number], [])

@@ -69,7 +69,7 @@ class Timed(FakePlatform):
 async def said_hello(
     url: str,
     platform: FakePlatform,
-    settings: Settings = Settings(),  # noqa: B008
+    settings: Settings = Settings(in_flight_s=0.0),  # noqa: B008
     clock: ManualClock | None = None,
 ) -> AsyncIterator[World]:
     """A world with a pending answer to hello in chat `one`, and a clock of its own."""

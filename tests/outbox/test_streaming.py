@@ -32,7 +32,12 @@ from everturn.turns.rules.turns import TurnTimeouts
 from tests.scenes import die, restarted, said_in, session_of, told, trace_of, until_read, while_time_passes
 
 CURSOR = " |"
-EAGER = Settings(burst_s=0.0, drain_s=0.0, display=Display(everywhere=Pace(interval_s=0, min_chars=1, cursor=CURSOR)))
+EAGER = Settings(
+    burst_s=0.0,
+    drain_s=0.0,
+    in_flight_s=0.0,
+    display=Display(everywhere=Pace(interval_s=0, min_chars=1, cursor=CURSOR)),
+)
 ANSWER = "one two three four"
 ENDLESS = TurnTimeouts(inactive_s=0, warn_s=0, working_s=0, stall_s=0)
 

@@ -2,7 +2,7 @@
 
 from everturn.sessions.rules.notes import tail_key
 from everturn.testing import FakePlatform, World
-from tests.history import NOTE
+from tests.promises import NOTE
 from tests.scenes import EAGER, Actor, ask, die, entry_of, said_in, told, trace_of, until_ended
 
 

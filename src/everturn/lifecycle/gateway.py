@@ -32,7 +32,7 @@ from everturn.people.pairing import AccessControl
 from everturn.platform.connected import Contacts, Platforms
 from everturn.platform.interface import CanPull, Platform
 from everturn.sessions.rules import notices
-from everturn.store.interface import Store
+from everturn.store.interface import GRACE_S, Store
 from everturn.telemetry.observing import Observing, Traces
 from everturn.telemetry.spans import Tracer
 from everturn.turns.attempt import TurnEnvironment
@@ -173,6 +173,7 @@ class Gateway:
         machine, number = self.instance.machine, 0
         token = machine.chance.randbytes(16).hex()
         while number == 0:  # another start may have taken the number at the same moment
+            self.instance.safe_until = self.clock.monotonic() + GRACE_S
             number = await self.store.run(join, token, machine.host, machine.pid, self.clock.now())
         self.instance.join(number, await self.store.read(newest_id))
         await self.store.lock_instance(number)

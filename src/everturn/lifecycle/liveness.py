@@ -27,10 +27,13 @@ class Liveness:
         others = (await store.read(find_others, us)).open
         if not others or {instance.number for instance in others} <= await store.alive():
             return []
-        await store.locks_settled()
-        others = (await store.read(find_others, us)).open
-        alive = await store.alive()
-        return [instance for instance in others if instance.number not in alive]
+        while True:
+            await store.locks_settled()
+            others = (await store.read(find_others, us)).open
+            alive = await store.alive()
+            if us in alive:
+                return [instance for instance in others if instance.number not in alive]
+            await self._clock.sleep(GRACE_S)  # our own lock is free: the database has restarted since
 
     async def dead(self, others: list[InstanceRow]) -> list[InstanceRow]:
         """Find those of these instances whose lock was free, or whose heartbeat was stale, for the whole grace period."""
@@ -41,4 +44,11 @@ class Liveness:
         ]
         now = self._clock.monotonic()
         self._suspects = watch(self._suspects, {instance.number: instance.heartbeat_at for instance in suspects}, now)
-        return [instance for instance in suspects if is_dead(self._suspects[instance.number], now, GRACE_S)]
+        dead = [instance for instance in suspects if is_dead(self._suspects[instance.number], now, GRACE_S)]
+        if not dead:
+            return []
+        await store.locks_settled()  # the database may have restarted at both looks
+        alive = await store.alive()
+        if self._instance.number not in alive:
+            return []
+        return [each for each in dead if each.number not in alive or is_stale(each.alive_at, database_now)]

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from everturn.inbox.rules import BacklogRule, BusyMode, MediaRules
 from everturn.model import SessionSource
+from everturn.outbox.rules.delivery import IN_FLIGHT_S
 from everturn.outbox.rules.streaming import Display
 from everturn.people.rules.access import CLOSED, Admission
 from everturn.people.rules.rights import NO_RIGHTS, Rights
@@ -71,6 +72,7 @@ class Settings:
     collect_s: float = 2.0  # mode collect: how long it must be quiet
     patience: TurnTimeouts = TurnTimeouts()  # noqa: RUF009  frozen
     heartbeat_s: float = 5
+    in_flight_s: float = IN_FLIGHT_S
     expiry_every_s: float = 300
     upkeep_every_s: float = 3600
     directory_every_s: float = 0.0  # how often platforms and conversations are asked where people talk; 0: never

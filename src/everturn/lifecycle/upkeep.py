@@ -17,7 +17,7 @@ from everturn.model import ACTIVE
 from everturn.people.pairing import AccessControl
 from everturn.sessions.rules.keys import origin_of
 from everturn.sessions.rules.reset_policy import expired_by
-from everturn.store.interface import Store
+from everturn.store.interface import GRACE_S, Store
 from everturn.turns.recovery import Recovery
 
 PAGE = 500
@@ -53,12 +53,14 @@ class Upkeep:
         """
         while True:
             await self._clock.sleep(self._settings.heartbeat_s)
-            alive_at = await self._store.now()
+            alive_at, asked_at = await self._store.now(), self._clock.monotonic()
             if not await self._store.run(heartbeat, self._instance.number, self._clock.now(), alive_at):
                 raise InstanceClosed(
                     f"instance {self._instance.number} was closed by another one, which took over its work"
                 )
+            self._instance.safe_until = asked_at + GRACE_S
             await self._recovery.sweep()
+            await self._recovery.wake_neglected()
             await self._people.revoke_again()
 
     async def expire_sessions(self) -> None:

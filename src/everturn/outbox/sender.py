@@ -10,7 +10,6 @@ import structlog
 from msgspec.structs import replace
 
 from everturn import points
-from everturn.clock import Clock
 from everturn.commands.rows.commands import ask_about_delivery
 from everturn.errors import FenceLost, OutcomeUnknown, PlatformError, Refused, StoreError, TryLater
 from everturn.home.files import Media
@@ -20,6 +19,7 @@ from everturn.inbox import rules
 from everturn.lifecycle.settings import Settings
 from everturn.model import Bubble, Reply, StoredFile
 from everturn.outbox.hub import Hub
+from everturn.outbox.late_requests import InFlightRequests, check_claim
 from everturn.outbox.rows.outbox import (
     SILENCE,
     DamagedReply,
@@ -35,7 +35,7 @@ from everturn.outbox.rows.outbox import (
     record_silence,
     try_later,
 )
-from everturn.outbox.rows.streaming import REPLY
+from everturn.outbox.rows.streaming import PAUSED, REPLY
 from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import (
     NO_USE,
@@ -47,7 +47,7 @@ from everturn.outbox.rules.delivery import (
     marked,
     send_key,
 )
-from everturn.outbox.rules.streaming import Display, Look, answering, visible
+from everturn.outbox.rules.streaming import Display, Look, answering, may_be_seen, visible
 from everturn.outbox.rules.text import LOST, beneath_file, not_here, not_sent, split, storable
 from everturn.outbox.streaming import Bubbles, DeliveryHeld, MessageWriter, shape
 from everturn.pauses import pause_s
@@ -88,9 +88,10 @@ class ReplySender:
         self._platforms = platforms
         self._hub = hub
         self._observing = observing
-        self.bubbles = Bubbles(store, instance, settings.display, platforms)
+        in_flight = InFlightRequests(instance.clock, settings.in_flight_s)
+        self.bubbles = Bubbles(store, instance, settings.display, platforms, in_flight)
         self._delivering = Delivering(
-            store, instance.clock, settings.display, platforms, contacts=contacts, media=media, bubbles=self.bubbles
+            store, instance, settings.display, platforms, contacts=contacts, media=media, bubbles=self.bubbles
         )
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._again: set[str] = set()
@@ -116,6 +117,10 @@ class ReplySender:
             self._asleep[key].cancel()
         if key in self._lanes:
             self._again.add(key)
+        return key in self._lanes
+
+    def knows(self, key: str) -> bool:
+        """Whether this process has a lane for the key."""
         return key in self._lanes
 
     async def quiet(self) -> None:
@@ -247,6 +252,8 @@ class ReplySender:
         """Send the unsent parts of a reply; True when the lane should look for more."""
         began, outcome, more = self._clock.monotonic(), "sent", True
         try:
+            if began > self._instance.safe_until:  # others may have taken this process for dead
+                await check_claim(self._store, self._instance, reply.id, reply.claim)
             until = reply.valid_until
             if until is not None and is_too_late(until, self._clock.now(), seen=_may_be_seen(reply)):
                 outcome = await self._dead_letter(reply, NO_USE, unknown=reply.marked)
@@ -279,6 +286,7 @@ class ReplySender:
             unknown = reply.marked or isinstance(error, OutcomeUnknown)
             return await self._dead_letter(reply, storable(decision.why), unknown=unknown)
         if isinstance(error, OutcomeUnknown) and reply.bubble is None and not self._is_edit(reply):
+            self.bubbles.in_flight.unanswered(reply.id)
             action = self._platforms.unknown_action(reply.source.platform)
             await _settled(store.run(mark_unknown, reply, action, decision.at, told))
             return "unknown"
@@ -325,8 +333,9 @@ async def _settled(writing: asyncio.Future[T]) -> T:
 
 def _may_be_seen(reply: Reply) -> bool:
     """Whether people see a part of the reply, or may see the first text of its streaming message."""
-    bubble = reply.bubble
-    return any(reply.sent_parts) or (bubble is not None and (bubble.sending is not None or bubble.repeats))
+    if reply.bubble is None:
+        return any(reply.sent_parts)
+    return may_be_seen(reply.bubble, reply.sent_parts)
 
 
 class Delivering:
@@ -335,7 +344,7 @@ class Delivering:
     def __init__(
         self,
         store: Store,
-        clock: Clock,
+        instance: Instance,
         display: Display,
         platforms: Platforms,
         *,
@@ -344,7 +353,8 @@ class Delivering:
         bubbles: Bubbles,
     ) -> None:
         self._store = store
-        self._clock = clock
+        self._instance = instance
+        self._clock = instance.clock
         self._display = display
         self._platforms = platforms
         self._contacts = contacts
@@ -379,7 +389,9 @@ class Delivering:
             points.reached("send.before")
             number = None
             if reply.look and place == len(reply.sent_parts) and isinstance(platform, CanReadBack):
+                self._wait_for(reply.id)
                 number = await platform.find(reply.source, key, piece)  # it may be out since the send that was cut off
+                await self._check(reply)
             last = place + 1 == len(pieces)
             to = answering(reply.source, look, place)
             if number is None and place == 0 and reply.file is not None and isinstance(platform, CanSendFiles):
@@ -390,6 +402,7 @@ class Delivering:
             points.reached("send.after")
             if not last:
                 await _settled(self._store.run(record_part, reply, out))
+                await self._check(reply)
         return await self._sent(reply, out)
 
     async def _shape(self, platform: CanSend, screen: MessageScreen, reply: Reply, bubble: Bubble) -> bool:
@@ -398,10 +411,14 @@ class Delivering:
         if live is not None and live.hold_s > 0:
             raise TryLater(f"{reply.source.platform} asked us to wait", live.hold_s)
         writer = live.writer if live is not None else None
-        if writer is None:
+        if bubble.unsettled and reply.kind != PAUSED and not (live is not None and bubble.unsettled == bubble.opening):
+            self._wait_for(bubble.unsettled)  # an edit that arrives after ours would stay
+        if reply.id in self._bubbles.in_flight.since:
+            self._wait_for(reply.id)
+        if writer is None:  # from now on, what another process knows of its parts is no longer true
             writer = MessageWriter(
                 self._bubbles, reply.source, platform, screen,
-                row=reply.id, claim=reply.claim, out=reply.sent_parts, bubble=bubble,
+                row=reply.id, claim=reply.claim, out=reply.sent_parts, bubble=replace(bubble, opening=reply.claim),
             )  # fmt: skip
         try:
             spoken = await shape(writer, reply, live, self._display.look(reply.source))
@@ -413,6 +430,16 @@ class Delivering:
         self._bubbles.forget(live)
         points.reached("send.committed")
         return more
+
+    def _wait_for(self, number: int) -> None:
+        """Raise TryLater while a request that was not answered may still be in flight."""
+        if (left_s := self._bubbles.in_flight.left_s(number)) > 0:
+            raise TryLater("an earlier request may be in flight", left_s)
+
+    async def _check(self, reply: Reply) -> None:
+        """Raise FenceLost where others have taken the reply over while this process stood still."""
+        if self._clock.monotonic() > self._instance.safe_until:
+            await check_claim(self._store, self._instance, reply.id, reply.claim)
 
     async def _silent(self, reply: Reply) -> bool:
         """Record, without sending, an answer that only says that there is nothing to say."""

@@ -15,6 +15,7 @@ from everturn import points
 from everturn.errors import EverturnError, OutcomeUnknown, Refused, StoreError, TryLater
 from everturn.ids import Instance
 from everturn.model import Bubble, Reply, SessionSource
+from everturn.outbox.late_requests import InFlightRequests, check_claim
 from everturn.outbox.rows.outbox import record_bubble
 from everturn.outbox.rows.streaming import BROKEN_OFF, PAUSED, Closed, Opening, open_bubble, still_ours
 from everturn.outbox.rules.delivery import Surety, UnknownAction, marked, send_key
@@ -187,6 +188,8 @@ class StreamingMessage:
             self._unknown += isinstance(error, DeliveryUnknown) and self._platform.surety is Surety.NEITHER
             self._refused = self._unknown > MOST_REPEATED  # then only the final delivery repeats: it counts how often
             delay_s = error.delay_s if isinstance(error, TryLater) else 0.0
+            if isinstance(error, DeliveryUnknown) and self._platform.surety is not Surety.KEYED:
+                delay_s = self._bubbles.in_flight.seconds
             self._not_before = self._clock.monotonic() + delay_s
             self._changed.set()
         except (Refused, DeliveryHeld) as error:
@@ -233,7 +236,11 @@ class StreamingMessage:
             at=self._clock.now(),
             on_unknown=self._bubbles.platforms.unknown_action(begun.source.platform),
         )
-        opened = await self._bubbles.store.run(open_bubble, begun, opening)
+        self._bubbles.opening[opening.number] = self
+        try:
+            opened = await self._bubbles.store.run(open_bubble, begun, opening)
+        finally:
+            del self._bubbles.opening[opening.number]
         points.reached("preview.opened")
         if isinstance(opened, Closed):
             self._refused = opened.for_good
@@ -245,6 +252,14 @@ class StreamingMessage:
             row=begun.turn, claim=opening.number, out=opened.parts, bubble=opened.bubble,
         )  # fmt: skip
         self._bubbles.opened(self)
+        if self._closed:  # meanwhile: nothing was sent, and the final delivery is the next to write
+            self.writer.bubble = replace(opened.bubble, sending=None)
+            return False
+        left_s = self._bubbles.in_flight.left_s(opened.bubble.unsettled) if opened.bubble.unsettled else 0.0
+        if left_s > 0 and opened.bubble.repeats:  # a late edit is repaired in the end, but a part is looked for once
+            self._not_before = self._clock.monotonic() + left_s
+            self._changed.set()
+            return False
         return True
 
 
@@ -253,11 +268,15 @@ class Bubbles:
     platforms.
     """
 
-    def __init__(self, store: Store, instance: Instance, display: Display, platforms: Platforms) -> None:
+    def __init__(
+        self, store: Store, instance: Instance, display: Display, platforms: Platforms, in_flight: InFlightRequests
+    ) -> None:
         self.store = store
         self.instance = instance
         self.display = display
         self.platforms = platforms
+        self.in_flight = in_flight
+        self.opening: dict[int, StreamingMessage] = {}  # by the number of the opening that is being committed
         self._live: dict[str, StreamingMessage] = {}
 
     def begin(self, begun: Callable[[], StartedTurn]) -> StreamingMessage | None:
@@ -273,15 +292,18 @@ class Bubbles:
         """End the streaming of a bubble for its delivery; returns what this process knows, None if another showed it last.
         A running change ends under the claim of the delivery.
         """
-        live = self._live.get(bubble.name)
+        live = self.opening.get(bubble.opening) or self._live.get(bubble.name)
         if live is None:
             return None
-        if live.writer is not None and live.writer.bubble.opening == bubble.opening:
-            live.writer.row, live.writer.claim = row, claim
-        await live.settle()
-        known = live.writer.bubble if live.writer is not None else None
+        writer = None
+        for settled in (False, True):  # a change that runs may open the message just now
+            if (writer := live.writer) is not None and writer.bubble.opening == bubble.opening:
+                writer.row, writer.claim = row, claim
+            if not settled:
+                await live.settle()
         # A held message that is sent after all was decided elsewhere: the row says how.
-        return live if known is not None and known.opening == bubble.opening and known.hold is None else None
+        ours = writer is not None and writer.bubble.opening == bubble.opening and writer.bubble.hold is None
+        return live if ours else None
 
     def forget(self, live: StreamingMessage | None) -> None:
         """Drop a bubble whose final text is delivered."""
@@ -347,11 +369,12 @@ class MessageWriter:
         self.claim = claim  # the number under which the row is ours to write
         self.to = to
         self.out = out
-        self.bubble = bubble
+        self.bubble = replace(bubble, shown=())  # while it writes, only it knows what its parts show
         self.screen = screen
         self.platform = platform
         self.said = bubble.said
         self._bubbles = bubbles
+        self._instance = bubbles.instance
         known = bubble.shown[: len(out)]
         self._shown = [*known, *[""] * (len(out) - len(known))]
 
@@ -367,6 +390,8 @@ class MessageWriter:
     async def change(self, place: int, piece: str) -> None:
         """Replace the text of a part, unless it shows it already."""
         if not self.shows(place, piece):
+            if self._instance.clock.monotonic() > self._instance.safe_until:
+                await self._check()
             self._shown[place] = ""
             await self.screen.change(self.to, self.out[place], piece)
             self._shown[place] = digest(piece)
@@ -374,6 +399,7 @@ class MessageWriter:
     async def end(self, place: int, piece: str) -> None:
         """Set the final text of a part; a card is closed whatever it shows."""
         if self.screen.closes:
+            await self._check()
             await self.screen.end(self.to, self.out[place], piece)
             self._shown[place] = digest(piece)
         else:
@@ -381,6 +407,7 @@ class MessageWriter:
 
     async def remove(self, place: int) -> bool:
         """Delete a part that the answer does not need; False where it has to stay."""
+        await self._check()
         if not await self.screen.remove(self.to, self.out[place]):
             return False
         points.reached("preview.removed")
@@ -398,8 +425,7 @@ class MessageWriter:
         points.reached("preview.sent")
         self.out = (*self.out[:place], number, *self.out[place + 1 :])
         self._shown[place:] = ["" if repeats else digest(piece), *self._shown[place + 1 :]]
-        # From now on it may show something else: only this writer knows what.
-        await self._keep(replace(self.bubble, sending=None, repeats=False, said=self.said, shown=()))
+        await self._keep(replace(self.bubble, sending=None, repeats=False, said=self.said))
         points.reached("preview.committed")
 
     async def find(self, place: int, piece: str) -> None:
@@ -419,6 +445,8 @@ class MessageWriter:
         try:
             found = await find_sent(self.platform, self.to, key, piece) if self.bubble.repeats else None
             to = answering(self.to, self._bubbles.display.look(self.to), place)
+            if found is None and self._instance.clock.monotonic() > self._instance.safe_until:
+                await self._check()
             return found or await self.screen.show(to, piece, key)
         except (TryLater, Refused):
             await self._keep(replace(self.bubble, sending=None))
@@ -429,6 +457,8 @@ class MessageWriter:
             await self._mark_unknown(error)
 
     async def _mark_unknown(self, error: Exception) -> NoReturn:
+        if self.platform.surety is not Surety.KEYED:
+            self._bubbles.in_flight.unanswered(self.row)
         await self.resolve()
         raise DeliveryUnknown(f"{type(error).__name__}: {error}") from error
 
@@ -448,6 +478,11 @@ class MessageWriter:
         self.out = (*self.out[:place], "", *self.out[place + 1 :])
         self._shown[place] = ""
         await self._keep(replace(self.bubble, replaces=(*self.bubble.replaces, place)))
+
+    async def _check(self) -> None:
+        """Raise FenceLost where others have taken the message over while this process stood still."""
+        if self._instance.clock.monotonic() > self._instance.safe_until:
+            await check_claim(self._bubbles.store, self._instance, self.row, self.claim)
 
     async def _keep(self, bubble: Bubble) -> None:
         self.bubble = bubble

@@ -137,8 +137,11 @@ class PostgresStore:
 
     async def locks_settled(self) -> None:
         """Wait until the server has run for the grace: it freed all locks when it stopped, and instances lock again."""
-        left_s = self._grace_s - await self.read(find_uptime)
-        await asyncio.sleep(min(max(0.0, left_s), self._grace_s))  # its clock may have been set back
+        while True:
+            left_s = self._grace_s - await self.read(find_uptime)
+            await asyncio.sleep(min(max(0.0, left_s), self._grace_s))
+            if left_s <= 0 or left_s > self._grace_s:  # it had run for so long before, or its clock was set back
+                return
 
     def trouble(self) -> str | None:
         """Return what keeps the store from committing or reading now, or None."""

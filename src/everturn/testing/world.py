@@ -73,6 +73,10 @@ class ScriptedAgent:
         return await self._act(call.name, key)
 
 
+# A message is a turn at once, and nothing is in flight to the platforms of a test when their gateway ends.
+AT_ONCE = Settings(burst_s=0.0, in_flight_s=0.0)
+
+
 class World:
     """A gateway on a real database with any agent and platforms.
 
@@ -86,7 +90,7 @@ class World:
         agent: Agent,
         platforms: Sequence[Platform],
         clock: Clock | None = None,
-        settings: Settings = Settings(burst_s=0.0),  # noqa: B008  frozen
+        settings: Settings = AT_ONCE,
         tracer: Tracer | None = None,
         *,
         media: Media | None = None,

@@ -16,7 +16,7 @@ from everturn.inbox.rows.inbox import keys_with_work, waiting_commands
 from everturn.lifecycle.liveness import Liveness
 from everturn.lifecycle.rows import InstanceRow, find_others, found_unclean, last_end, record_end, unclean_boots
 from everturn.operator.rows.overview import close_dead, note_planned, note_ready
-from everturn.outbox.rows.outbox import keys_with_replies, recover_sending
+from everturn.outbox.rows.outbox import keys_with_replies, recover_sending, unsettle
 from everturn.outbox.sender import ReplySender
 from everturn.sessions.rules.keys import origin_of
 from everturn.turns.attempt import TurnEnvironment
@@ -32,6 +32,8 @@ from everturn.turns.rows.recovery import (
     interrupted_keys,
     judge,
     notify_too_old,
+    unbegun_since,
+    unsent_since,
 )
 from everturn.turns.rules.recovery import RecoveryVerdict, crash_loop, resumes_by_itself
 from everturn.turns.scheduler import Scheduler
@@ -39,6 +41,7 @@ from everturn.turns.scheduler import Scheduler
 log = structlog.get_logger()
 REASONS = {"restart": "restart_timeout", "stop": "shutdown_timeout"}
 WINDOW_S = 300.0
+NEGLECTED_S = 30.0  # how long something waits, at the first of two looks, and how far these are apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class Recovery:
         self._backlogs = backlogs
         self._liveness = Liveness(env.store, env.instance)
         self._ended = 0  # how many instances had ended when we last looked for their work
+        self._looks_at = 0.0  # when we look for work that nobody does, by the monotonic clock
+        self._neglected: set[str] = set()  # keys that were found at the last look
         self._took_over_work = False  # work of another instance was taken over; stored when turns start again
 
     async def at_start(self) -> Report:
@@ -106,10 +111,31 @@ class Recovery:
             await self._recover(instance)
         if dead or others.left or others.ended != self._ended:
             self._ended = others.ended + len(dead)
+            self._outbox.bubbles.in_flight.count_anew()
             self._took_over_work = self._took_over_work or bool(dead)
             await self._apply_commands()
             await self._schedule()
             await self.ready()
+
+    async def wake_neglected(self) -> None:
+        """Wake the keys where something waited at two looks in a row, and which this process does not know. An instance that others
+        have closed may still commit what nobody looks for any more.
+        """
+        clock = self._env.clock
+        if clock.monotonic() < self._looks_at:
+            return
+        self._looks_at, now = clock.monotonic() + NEGLECTED_S, clock.now()
+        store, since = self._env.store, now - NEGLECTED_S
+        unbegun = [key for key in await store.read(unbegun_since, since) if not self._turns.knows(key)]
+        unsent = [key for key in await store.read(unsent_since, since, now) if not self._outbox.knows(key)]
+        found = [key for key in (*unbegun, *unsent) if key in self._neglected]
+        self._neglected = {*unbegun, *unsent}
+        if found:
+            log.info("neglected work found", sessions=len(found), session_key=found[0])
+            await self._apply_commands()
+        for key in found:
+            self._turns.wake(key)
+            self._outbox.wake(key)
 
     async def ready(self) -> None:
         """Store that turns start again, which ends the downtime of recovered work."""
@@ -148,6 +174,7 @@ class Recovery:
             log.error("turn damaged", turn_id=turn, session_key=key, error=what, remedy=REMEDY)
             if unusable:
                 self._publish(key, await suspend_damaged(self._env, turn, key, cause))
+        await store.run(unsettle, instance.number)
         verdicts = await store.run(judge, instance.number, self._env.settings.stuck_after)
         recovered = await asyncio.gather(*(self._cut_off(*each, cause) for each in verdicts))
         await store.run(recover_sending, instance.number, self._env.platforms.unknown_actions(), now)

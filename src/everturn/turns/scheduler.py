@@ -271,6 +271,10 @@ class Scheduler:
         self.lanes.add(key, resume=resume)
         self._pump()
 
+    def knows(self, key: str) -> bool:
+        """Whether this process runs, begins, or has queued a turn of the key."""
+        return key in self._running or key in self._claiming or self.lanes.waits(key)
+
     async def resume_after_delay(self) -> None:
         """Wait for the crash loop delay, then resume interrupted turns one at a time."""
         await self._env.clock.sleep(self._env.settings.crash_loop_delay_s)

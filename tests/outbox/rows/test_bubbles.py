@@ -8,14 +8,22 @@ from msgspec import structs
 
 from everturn.errors import FenceLost
 from everturn.model import Bubble, Reply, ToolCall
-from everturn.outbox.rows.outbox import mark_unknown, record_bubble, record_sent, record_shown, recover_sending
+from everturn.outbox.rows.outbox import (
+    bubble_of,
+    mark_unknown,
+    record_bubble,
+    record_sent,
+    record_shown,
+    recover_sending,
+    unsettle,
+)
 from everturn.outbox.rows.streaming import Closed, Opened, Opening, open_bubble, still_ours
 from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
 from everturn.turns.rows.approvals import ApprovalTerms, May, begin_approved
 from everturn.turns.rows.turn_values import StartedTurn
 from everturn.turns.rows.turns import fail, finish
-from tests.contracts.store import StoreProcess, broken, living
+from tests.contracts.store import BY_EVENT, StoreProcess, broken, living
 
 STREAMS = Delivery(by_event=False, edits=True, streams=True)
 NOW = structs.replace(STREAMS, send_now=True)
@@ -258,3 +266,111 @@ async def test_an_approval_request_of_the_next_attempt_finds_what_was_said_above
     assert (await process.twice(begin_approved, again, call, terms)).may is May.REQUESTED
     rows = [row[:3] for row in await process.look(BUBBLE)]
     assert rows == [(number, "broken_off", "pending"), (question, "approval_request", "pending")]
+
+
+# -- what another process knows, and what may still be in flight -------------------------------------------------------
+
+
+async def bubble_in(process: StoreProcess, row: int) -> Bubble | None:
+    """The bubble as it is stored."""
+    return bubble_of((await process.look("SELECT bubble FROM outbox WHERE id=$1", row))[0][0])
+
+
+async def unsettled_of(process: StoreProcess, row: int) -> int:
+    bubble = await bubble_in(process, row)
+    assert bubble is not None
+    return bubble.unsettled
+
+
+async def test_the_messages_that_a_dead_instance_was_writing_are_unsettled(process: StoreProcess) -> None:
+    """Those it streamed and those it was just sending; not what is pending, nor those of others."""
+    turns = {chat: await process.called(chat=chat) for chat in ("open", "sending", "pending")}
+    openings = {chat: (await shown(process, begun, "p1")).opening for chat, begun in turns.items()}
+    await process.store.run(finish, turns["sending"], process.answer(turns["sending"]), NOW, process.instance, None)
+    await process.store.run(finish, turns["pending"], process.answer(turns["pending"]), STREAMS, process.instance, None)
+    await process.plant("UPDATE outbox SET bubble=$2 WHERE id=$1", turns["pending"].turn, '{"name":"b","opening":5}')
+    other = replace(process, instance=2)
+    turns["other"] = await other.called(chat="other")
+    await shown(other, turns["other"], "p1")
+    assert await process.states("outbox") == ["open", "sending", "pending", "open"]
+    await process.twice(unsettle, process.instance)
+    assert [await unsettled_of(process, begun.turn) for begun in turns.values()] == [
+        openings["open"], openings["sending"], 0, 0,
+    ]  # fmt: skip
+
+
+async def test_a_reply_that_is_no_streaming_message_is_not_unsettled(process: StoreProcess) -> None:
+    await process.talk()
+    await process.sending()
+    await process.unchanged(unsettle, process.instance)
+
+
+async def test_a_damaged_row_is_left_alone_and_stops_nobody(process: StoreProcess) -> None:
+    damaged, whole = await process.called(chat="a"), await process.called(chat="b")
+    await shown(process, damaged, "p1")
+    opening = (await shown(process, whole, "p1")).opening
+    await process.plant("UPDATE outbox SET bubble='{' WHERE id=$1", damaged.turn)
+    await process.twice(unsettle, process.instance)
+    assert await process.look("SELECT bubble FROM outbox WHERE id=$1", damaged.turn) == [("{",)]
+    assert await unsettled_of(process, whole.turn) == opening
+
+
+async def test_what_the_parts_show_is_known_to_their_new_writer_alone(process: StoreProcess) -> None:
+    """It edits them at once, and records nothing before: what was stored about them is no longer true."""
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    await process.die()
+    pause = await process.sending()
+    assert pause.bubble is not None
+    known = structs.replace(pause.bubble, shown=("hash",))
+    await process.store.run(record_shown, pause, pause.kind, pause.sent_parts, known, process.now)
+    before = await bubble_in(process, begun.turn)
+    assert before is not None
+    assert before.shown == ("hash",)
+    opening = Opening(
+        number=process.ids.next(), instance=process.instance, at=process.now, on_unknown=UnknownAction.REPEAT
+    )
+    found = await process.twice(open_bubble, await process.began(), opening)
+    after = await bubble_in(process, begun.turn)
+    assert isinstance(found, Opened)
+    assert after is not None
+    assert (found.bubble.shown, after.shown, after.opening) == ((), (), opening.number)
+
+
+# -- the notice of a turn's end has the turn's number ------------------------------------------------------------------
+
+
+async def approved(process: StoreProcess) -> StartedTurn:
+    """The next attempt of a turn whose streaming message stands above an approval request."""
+    begun = await process.called()
+    await shown(process, begun, "p1")
+    terms = ApprovalTerms(
+        id=process.ids.next(), at=process.now, expires_s=60, delivery=STREAMS, bubble=process.ids.next(), said="so far"
+    )
+    await process.store.run(begin_approved, begun, ToolCall("c1", "write", ask="May I?"), terms)
+    await delivered(process)
+    await sent(process)
+    await process.command(f"/approve {terms.id}")
+    await sent(process)
+    return await process.began()
+
+
+async def test_a_notice_beneath_an_approval_request_has_send_keys_of_its_own(process: StoreProcess) -> None:
+    """What stands above the request was sent under the turn's number: a platform that knows keys would show nothing else."""
+    begun = await approved(process)
+    await process.twice(fail, begun, "why", "it failed", process.now, STREAMS)
+    bubble = await bubble_in(process, begun.turn)
+    assert (await process.look(BUBBLE))[0] == (begun.turn, "notice", "pending", "it failed", "[]")
+    assert bubble == Bubble(name=f"{begun.turn}.1")
+
+
+async def test_a_notice_without_an_approval_request_has_its_own_number_as_its_key(process: StoreProcess) -> None:
+    begun = await process.called()
+    await process.twice(fail, begun, "why", "it failed", process.now, STREAMS)
+    assert await process.look("SELECT kind, bubble FROM outbox WHERE id=$1", begun.turn) == [("notice", None)]
+
+
+async def test_a_notice_that_is_an_event_has_no_send_keys(process: StoreProcess) -> None:
+    begun = await approved(process)
+    await process.twice(fail, begun, "why", "it failed", process.now, BY_EVENT)
+    assert await process.look("SELECT state, bubble FROM outbox WHERE id=$1", begun.turn) == [("sent", None)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -12,10 +13,11 @@ from everturn.inbox.rows.attachments import file_of
 from everturn.model import Bubble, Event, Json, OutboxState, Reply, SessionEntry, SessionSource, StoredFile
 from everturn.outbox.rows.replies import events_of, fact, queue_reply, report, stored_source
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
+from everturn.outbox.rules.streaming import unsettled
 from everturn.people.rules.people_texts import FORGOTTEN
 from everturn.sessions.rows.entries import lock_entry
 from everturn.store.interface import Op, Row, sql
-from everturn.turns.rows.turn_values import owned
+from everturn.turns.rows.turn_values import NOT_CLOSED, owned
 
 DELIVERY_REQUEST = "delivery_request"  # asks the chat whether another reply arrived
 REQUEST = "SELECT 1 FROM outbox WHERE id=$1 AND kind IN ('delivery_request','approval_request','backlog','backlog_one')"
@@ -34,8 +36,7 @@ NEXT = (
 # The claim stays in the row when it has ended, so that an operation that is run twice knows its own.
 CLAIM = (
     "UPDATE outbox SET state='sending', instance=$2, claim=$3, attempts=attempts+1, due_at=$4,"
-    " failures=CASE attempts WHEN 0 THEN 0 ELSE failures END WHERE id=$1 AND state='pending'"
-    "/*did*/"
+    f" failures=CASE attempts WHEN 0 THEN 0 ELSE failures END WHERE id=$1 AND state='pending' AND {NOT_CLOSED}/*did*/"
 )
 # A reply that leaves with the finish of its turn was not claimed: its attempt is counted when it ends.
 COUNTED = "attempts=CASE attempts WHEN 0 THEN 1 ELSE attempts END"
@@ -58,6 +59,8 @@ UNKNOWN_OR_AGAIN = {
     f" asked_at=NULL, instance=NULL, {FAILED}$7, {COUNTED} {OURS}"
     for state in (OutboxState.UNKNOWN, OutboxState.PENDING)
 }
+# Whoever opened it shows nothing more, should it run after all. What is being sent loses its claim when that is recovered.
+UNSETTLE = "UPDATE outbox SET bubble=$2, claim=CASE state WHEN 'open' THEN NULL ELSE claim END WHERE id=$1"
 UNDELIVERED = "state IN ('pending','unknown','dead')"  # what people may send again or drop
 SEND_AGAIN = (
     "UPDATE outbox SET state='pending', ended_at=NULL, dead_at=NULL, due_at=$2, attempts=0, error=NULL, instance=NULL,"
@@ -298,6 +301,27 @@ def _mark_unknown(reply: int, claim: int, action: UnknownAction, now: float, err
         reply, claim, int(action is UnknownAction.MARK), int(action is UnknownAction.LOOK), error, now, int(failed),
     )  # fmt: skip
     return bool(moved)
+
+
+def still_claimed(reply: int, claim: int) -> Op[None]:
+    """Raise FenceLost unless the reply, or the streaming message, is still ours to write."""
+    if not (yield sql("SELECT 1 FROM outbox WHERE id=$1 AND claim=$2 AND state IN ('open','sending')", reply, claim)):
+        raise _lost(reply)
+
+
+def unsettle(instance: int) -> Op[None]:
+    """Store in each streaming message that a dead instance showed that one of its edits may be in flight. A damaged row is left
+    to its delivery.
+    """
+    rows = yield sql(
+        "SELECT id, bubble FROM outbox WHERE ended_at IS NULL AND state IN ('open','sending') AND instance=$1"
+        " AND bubble IS NOT NULL/*lock*/",
+        instance,
+    )
+    for number, bubble in rows:
+        with suppress(msgspec.MsgspecError):
+            left = written(unsettled(_bubble(bubble)))
+            yield sql(UNSETTLE, number, left)
 
 
 def recover_sending(instance: int, actions: Mapping[str, UnknownAction], now: float) -> Op[int]:

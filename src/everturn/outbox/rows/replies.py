@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from everturn.model import Event, Reply, SessionSource, StoredFile
+from everturn.model import Bubble, Event, Reply, SessionSource, StoredFile
 from everturn.outbox.rules.delivery import Delivery
 from everturn.sessions.rows.entries import lock_entry, source_of, write_source
 from everturn.store.interface import Op, sql
@@ -91,6 +91,24 @@ def queue_reply(
     )
 
 
+def name_of(turn: int) -> Op[str]:
+    """The prefix of the send keys of the turn's next message: each approval request begins a new one beneath it."""
+    rows = yield sql("SELECT count(*) FROM approval WHERE turn=$1", turn)
+    return f"{turn}.{rows[0][0]}" if rows[0][0] else str(turn)
+
+
+def give_own_send_keys(turn: int) -> Op[Bubble | None]:
+    """Give the reply that has its turn's number send keys of its own where an earlier message of the turn stands above an
+    approval request: that one was sent under the turn's.
+    """
+    name = yield from name_of(turn)
+    if name == str(turn):
+        return None
+    bubble = Bubble(name=name)
+    yield sql("UPDATE outbox SET bubble=$2 WHERE id=$1 AND bubble IS NULL", turn, _encode(bubble).decode())
+    return bubble
+
+
 def queue_notice(
     number: int,
     key: str,
@@ -105,6 +123,8 @@ def queue_notice(
     if source is None:
         return []
     yield from queue_reply(number, key, turn, "notice", source, text, at, Delivery(by_event=delivery.by_event), 0)
+    if number == turn and not delivery.by_event:  # it ends the turn, in place of an answer
+        yield from give_own_send_keys(turn)
     return [fact("notice", at, text=text, reason=reason)] if delivery.by_event else []
 
 

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from everturn.model import OUTBOX_MOVES, Bubble, OutboxState, Reply, may_become, sources_of
 from everturn.outbox.rows.outbox import COLUMNS, bubble_of, parts_of, reply_of, written
-from everturn.outbox.rows.replies import queue_reply
+from everturn.outbox.rows.replies import give_own_send_keys, name_of, queue_reply
 from everturn.outbox.rules import outbox_texts
 from everturn.outbox.rules.delivery import Delivery, UnknownAction
-from everturn.outbox.rules.streaming import resolved, with_resend_mark
+from everturn.outbox.rules.streaming import may_be_seen, resolved, unsettled, with_resend_mark
 from everturn.sessions.rows.entries import write_source
 from everturn.store.interface import Op, sql
 from everturn.turns.rows.turn_values import StartedTurn, fenced
@@ -42,12 +42,6 @@ END_HELD = {
 }
 
 
-def name_of(turn: int) -> Op[str]:
-    """The prefix of the send keys of the turn's next bubble: each approval request begins a new bubble beneath it."""
-    rows = yield sql("SELECT count(*) FROM approval WHERE turn=$1", turn)
-    return f"{turn}.{rows[0][0]}" if rows[0][0] else str(turn)
-
-
 def queue_answer(
     begun: StartedTurn, text: str, at: float, delivery: Delivery, instance: int, *, grew: bool
 ) -> Op[Reply | None]:
@@ -61,27 +55,23 @@ def queue_answer(
         reply = yield from queue_reply(
             begun.turn, begun.key, begun.turn, REPLY, begun.source, text, at, delivery, instance
         )
-        return (yield from _named(begun.turn, reply)) if grew and delivery.streams else reply
+        if not grew or not delivery.streams:
+            return reply
+        bubble = yield from give_own_send_keys(begun.turn)
+        return replace(reply, bubble=bubble) if reply is not None and bubble is not None else reply
     state, parts, bubble = rows[0][0], rows[0][2], bubble_of(rows[0][3])
     if bubble is not None and bubble.hold and (yield from _end_held(begun.turn, text, parts, bubble, at)):
         return None
     valid_until = at + delivery.valid_s if delivery.valid_s else None
     if not delivery.send_now or state not in TAKEN_FROM or (yield sql(OTHERS, begun.key, begun.turn)):
         yield sql(SAY, begun.turn, REPLY, text, at)
-        yield sql("UPDATE outbox SET valid_until=$2 WHERE id=$1", begun.turn, valid_until)
+        left = rows[0][3]
+        if bubble is not None and state == "open":  # an edit of its writer may be in flight
+            left = written(replace(bubble, unsettled=bubble.opening))
+        yield sql("UPDATE outbox SET valid_until=$2, bubble=$3 WHERE id=$1", begun.turn, valid_until, left)
         return None
     yield sql(TAKE, begun.turn, text, instance, at, valid_until)
     return reply_of((yield sql(f"SELECT {COLUMNS} FROM outbox WHERE id=$1", begun.turn))[0])
-
-
-def _named(turn: int, reply: Reply | None) -> Op[Reply | None]:
-    """Give the answer send keys of its own where an earlier bubble of the turn was left above an approval request."""
-    name = yield from name_of(turn)
-    if name == str(turn):
-        return reply
-    bubble = Bubble(name=name)
-    yield sql("UPDATE outbox SET bubble=$2 WHERE id=$1", turn, written(bubble))
-    return None if reply is None else replace(reply, bubble=bubble)
 
 
 def _end_held(turn: int, text: str, parts: str, bubble: Bubble, at: float) -> Op[bool]:
@@ -97,7 +87,7 @@ def on_screen(turn: int | None) -> Op[str]:
     """The text of the turn's streaming message as of its last commit; empty where nothing of it may be out."""
     rows = yield sql(ROW, turn)
     bubble = bubble_of(rows[0][3]) if rows else None
-    return bubble.said if bubble is not None and (parts_of(rows[0][2]) or bubble.sending is not None) else ""
+    return bubble.said if bubble is not None and may_be_seen(bubble, parts_of(rows[0][2])) else ""
 
 
 def break_off(turn: int | None, text: str, at: float, shown: str = "", *, whole: bool = False) -> Op[None]:
@@ -110,19 +100,22 @@ def break_off(turn: int | None, text: str, at: float, shown: str = "", *, whole:
     state, kind, parts, bubble = rows[0][0], rows[0][1], parts_of(rows[0][2]), bubble_of(rows[0][3])
     if bubble is None or not (state == "open" or (kind == PAUSED and state in {"pending", "sending", "sent", "dead"})):
         return
-    if not parts and bubble.sending is None:
+    if not may_be_seen(bubble, parts):
         yield sql("DELETE FROM outbox WHERE id=$1", turn)  # nothing of it is out
     elif not bubble.hold or not (yield from _end_held(turn or 0, text, rows[0][2], bubble, at)):
         yield sql(SAY, turn, REPLY if whole else BROKEN_OFF, text, at)
-        if shown and shown != bubble.said:
-            yield sql("UPDATE outbox SET bubble=$2 WHERE id=$1", turn, written(replace(bubble, said=shown)))
+        ended = replace(unsettled(bubble) if state == "open" else bubble, said=shown or bubble.said)
+        if ended != bubble:
+            yield sql("UPDATE outbox SET bubble=$2 WHERE id=$1", turn, written(ended))
 
 
 def pause(turn: int, at: float) -> Op[None]:
     """Show in the bubble that the turn is interrupted, until it streams again."""
     rows = yield sql(ROW, turn)
-    if rows and rows[0][0] == "open" and parts_of(rows[0][2]):
+    bubble = bubble_of(rows[0][3]) if rows and rows[0][0] == "open" and parts_of(rows[0][2]) else None
+    if bubble is not None:
         yield sql(SAY, turn, PAUSED, outbox_texts.PAUSED, at)
+        yield sql("UPDATE outbox SET bubble=$2 WHERE id=$1", turn, written(unsettled(bubble)))
 
 
 def is_being_sent(turn: int) -> Op[bool]:
@@ -137,8 +130,8 @@ def detach_bubble(begun: StartedTurn, number: int, said: str, at: float) -> Op[N
     """
     rows = yield sql(ROW, begun.turn)
     bubble = bubble_of(rows[0][3]) if rows and (rows[0][1] == PAUSED or rows[0][0] == "open") else None
-    if bubble is not None and (parts_of(rows[0][2]) or bubble.sending is not None):
-        kept = written(replace(bubble, said=said or bubble.said))
+    if bubble is not None and may_be_seen(bubble, parts_of(rows[0][2])):
+        kept = written(replace(unsettled(bubble) if rows[0][0] == "open" else bubble, said=said or bubble.said))
         yield sql("UPDATE outbox SET id=$2, bubble=$3 WHERE id=$1", begun.turn, number, kept)
         yield sql(SAY, number, BROKEN_OFF, "", at)
         return
@@ -219,7 +212,8 @@ def open_bubble(begun: StartedTurn, opening: Opening) -> Op[Opened | Closed]:
 def _open_again(begun: StartedTurn, parts: tuple[str, ...], left: Bubble, opening: Opening) -> Op[Opened | Closed]:
     """Decide about a part of the earlier attempt whose delivery is unknown; if no part is out, the first is sent next."""
     bubble = resolved(left, opening.on_unknown)
-    bubble = replace(bubble, opening=opening.number, sending=None if parts or bubble.hold else 0)
+    sending = None if parts or bubble.hold else 0
+    bubble = replace(bubble, opening=opening.number, sending=sending, shown=())  # only its writer knows what it shows
     yield sql(OPEN_AGAIN, begun.turn, opening.instance, written(bubble), opening.number)
     return Closed(for_good=True) if bubble.hold is not None else Opened(parts=parts, bubble=bubble)
 

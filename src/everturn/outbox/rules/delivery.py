@@ -11,6 +11,7 @@ from everturn.errors import PlatformError, Refused, TryLater
 from everturn.pauses import grown_s
 
 LONGEST_BACKOFF_S = 60.0
+IN_FLIGHT_S = 2.0  # so long a request to a platform may be in flight, whatever has become of its sender
 LONGEST_DELAY_S = 86_400.0  # a platform that asks for more than a day is not believed
 MOST_FAILURES = 8  # about two minutes
 MOST_HARMLESS_FAILURES = 66  # about an hour: an upgrade of the other side is over by then

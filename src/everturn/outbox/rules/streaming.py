@@ -233,6 +233,17 @@ def next_place(out: Sequence[str]) -> int:
     return next((place for place, part in enumerate(out) if not part), len(out))
 
 
+def may_be_seen(bubble: Bubble, out: Sequence[str]) -> bool:
+    """Whether people see a part of the message, or may: one whose delivery is unknown, decided about or not."""
+    unknown = bubble.sending is not None or bubble.repeats or bubble.hold is not None
+    return unknown or bool(out) or bool(bubble.replaces)
+
+
+def unsettled(bubble: Bubble) -> Bubble:
+    """The bubble when somebody else than its writer ends it: what the writer asked the platform for may arrive a little later."""
+    return structs.replace(bubble, unsettled=bubble.opening)
+
+
 def with_resend_mark(bubble: Bubble, out: Sequence[str]) -> Bubble:
     """The bubble without its hold: if somebody sends it after all, the part with unknown delivery is marked."""
     return structs.replace(bubble, sending=None, hold=None, replaces=(*bubble.replaces, next_place(out)))

@@ -8,6 +8,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from everturn.errors import FenceLost
 from everturn.inbox.rows.attachments import add_extras, attachments_of, extras_of, settled_of
 from everturn.inbox.rows.backlog import pop_takeover, take_over, undone
 from everturn.inbox.rules import ALBUM_S, NEW_MESSAGE, BusyMode, burst, quiet_at
@@ -40,7 +41,16 @@ from everturn.turns.rows.approval_requests import (
     waiting_rows,
     without_notice,
 )
-from everturn.turns.rows.turn_values import BehindApproval, Carried, Later, NotYet, QueuedMessage, Start, StartedTurn
+from everturn.turns.rows.turn_values import (
+    NOT_CLOSED,
+    BehindApproval,
+    Carried,
+    Later,
+    NotYet,
+    QueuedMessage,
+    Start,
+    StartedTurn,
+)
 from everturn.turns.rules import turn_texts
 from everturn.turns.rules.approvals import closes
 from everturn.turns.rules.recovery import is_suspect, resumes_by_itself
@@ -56,7 +66,7 @@ RESUME_TURN = (
 )
 TAKE_KEY = (
     "UPDATE entry SET holder=$2, turn=$3, fence=$4, seq=$5, active_at=$6, event_seq=$7, origin=$8, waiting=waiting-$9"
-    " WHERE key=$1"
+    f" WHERE key=$1 AND {NOT_CLOSED}/*did*/"
 )
 CARRIES = "id, body, source, accepted_at, kind, busy, extras, attachments, album"
 WAITING = (
@@ -304,7 +314,7 @@ def _add_and_take_key(
     last = rows[-1] if rows else None
     if start.delivery.by_event:
         facts = [*facts, fact("turn", start.at, turn=str(begun.turn), state="running", attempt=begun.attempt)]
-    yield sql(
+    taken = yield sql(
         TAKE_KEY,
         entry.key,
         start.instance,
@@ -316,6 +326,8 @@ def _add_and_take_key(
         last.raw_source if last else write_source(begun.source).decode(),
         entry.waiting - begun.waiting,
     )
+    if not taken:
+        raise FenceLost(f"instance {start.instance} was closed: it begins no turn of {entry.key}")
     if not facts:
         return begun
     return replace(begun, events=(yield from append_events(entry.key, entry.event_seq, facts, start.turn)))

@@ -29,6 +29,14 @@ _CUT_OFF = (
 )
 CUT_OFF_ALL = _CUT_OFF + "t.instance=$1 AND t.ended_at IS NULL AND t.state='running' ORDER BY t.id"
 KEEP_QUEUED = "UPDATE inbox SET why='suspended' WHERE key=$1 AND ended_at IS NULL AND state='queued' AND kind='message'"
+UNBEGUN = (
+    "SELECT DISTINCT i.key FROM inbox i JOIN entry e ON e.key=i.key WHERE i.ended_at IS NULL AND i.state='queued'"
+    " AND i.backlog IS NULL AND i.why IS NULL AND i.accepted_at<$1 AND e.holder IS NULL AND e.turn IS NULL LIMIT 1000"
+)
+UNSENT = (
+    "SELECT DISTINCT key FROM outbox WHERE ended_at IS NULL AND state='pending' AND due_at<$1 AND key NOT IN"
+    " (SELECT key FROM outbox WHERE ended_at IS NULL AND (state='sending' OR due_at>$2)) LIMIT 1000"
+)
 THE_GATEWAY_ENDED = "the gateway ended"
 CUT_OFF_ONE = _CUT_OFF + "t.id=$1 AND t.state='running'"
 
@@ -274,6 +282,16 @@ def interrupted_keys() -> Op[list[tuple[str, int, str | None, float | None, floa
         " WHERE ended_at IS NULL AND state='interrupted' ORDER BY +id"
     )
     return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
+
+
+def unbegun_since(at: float) -> Op[list[str]]:
+    """The keys with a message or command that is queued since then, though no turn of theirs is open."""
+    return [row[0] for row in (yield sql(UNBEGUN, at))]
+
+
+def unsent_since(at: float, now: float) -> Op[list[str]]:
+    """The keys with a reply that is due since then, though nothing of theirs is being sent or waits to be sent again."""
+    return [row[0] for row in (yield sql(UNSENT, at, now))]
 
 
 def notify_too_old(turn: int, key: str, start: Start) -> Op[tuple[Event, ...]]:

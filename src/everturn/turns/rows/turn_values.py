@@ -130,6 +130,8 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     more: bool
 
 
+# An instance that was closed takes no more work, though its process may not know yet: it stood still, and others took it for dead.
+NOT_CLOSED = "NOT EXISTS (SELECT 1 FROM instance i WHERE i.number=$2 AND i.ended_at IS NOT NULL)"
 FENCED = "SELECT waiting FROM entry WHERE key=$1 AND fence=$2 AND turn=$3/*lock*/"
 
 

@@ -31,7 +31,7 @@ class RecoveryVerdict(StrEnum):
 
 def blame(turns: Sequence[CutOff], stuck_after: int) -> dict[int, RecoveryVerdict]:
     """Judge the turns that were running when one instance died: only the culprit is suspended."""
-    suspects = [turn for turn in turns if turn.called and _suspected(turn, stuck_after)]
+    suspects = [turn for turn in turns if turn.called and is_suspect(turn.unclean_ends, stuck_after)]
     unproven = [turn for turn in suspects if not turn.proven]
     # Several proven ones and no other: nobody can say which it was. The crash loop delay runs them one at a time later.
     culprits = unproven or (suspects if len(suspects) == 1 else [])
@@ -46,10 +46,6 @@ def _verdict(turn: CutOff, guilty: set[int], suspected: set[int]) -> RecoveryVer
     if turn.turn in guilty:
         return RecoveryVerdict.SUSPEND
     return RecoveryVerdict.SPARE if turn.turn in suspected else RecoveryVerdict.COUNT
-
-
-def _suspected(turn: CutOff, stuck_after: int) -> bool:
-    return is_suspect(turn.unclean_ends, stuck_after)
 
 
 def is_suspect(unclean_ends: int, stuck_after: int) -> bool:
