@@ -5,6 +5,8 @@ PYTHON ?= python3
 MINUTES ?= 10
 KIND ?=
 SEED ?=
+# Of `make sim`: how many seeds.
+SEEDS ?= 1000
 # Half of the time a test waits for others: three keep two cores busy.
 WORKERS ?= 3
 tests = $(python) -m pytest -q -n $(WORKERS) --dist worksteal --stage
@@ -33,7 +35,7 @@ Say hello; say "work 10" and then "crash" to see what survives. Ctrl-C here stop
 endef
 export NO_MODEL NEXT
 
-.PHONY: help run setup test check prove torture points bench docs format pins clean
+.PHONY: help run setup test check prove torture sim points bench docs format pins clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -65,6 +67,9 @@ prove: setup ## every crash point on both engines, every browser path, real kill
 torture: setup ## draw new scenarios (MINUTES=10), or tell one again (KIND=growing-sqlite SEED=12345)
 	$(python) -m tests.torture --minutes $(MINUTES) $(if $(KIND),--kind $(KIND)) $(if $(SEED),--seed $(SEED))
 
+sim: $(venv)/.test ## simulate new seeds (SEEDS=1000), or one again (SEED=12345): virtual days of crashes in minutes
+	@$(python) -m tests.sim --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
+
 points: setup ## record again how often each scenario passes each crash point (tests/crash/hits.json)
 	rm -f tests/crash/hits.json
 	EVERTURN_RECORD_POINTS=1 $(python) -m pytest -q -m prove tests/crash -k passes_the_points
@@ -84,7 +89,7 @@ pins: $(venv)/.pins ## resolve requirements/*.in again into pinned, hashed requi
 	scripts/pins $(venv)/bin/uv
 
 clean: ## remove the environments and every cache
-	rm -rf $(venv) $(venv)-bench $(venv)-synapse .bench .torture .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(venv) $(venv)-bench $(venv)-synapse .bench .torture .sim .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(venv)/.made $(venv)-bench/.made $(venv)-synapse/.made:

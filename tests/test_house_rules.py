@@ -32,6 +32,7 @@ FIXED_LIMITS = {
 CHANCE = {
     "tests/postgres.py": "free_port tries ports in an order that no other run on this machine has",
     "tests/synapse/server.py": "the homeserver's key and its secret: whoever knew them could write to it",
+    "tests/sim/__main__.py": "draws where its seeds begin, and prints how to repeat each",
     "tests/torture/__main__.py": "draws seeds, and prints how to repeat each",
 }
 # Files of the package with names that only others use, each with the reason.

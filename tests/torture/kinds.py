@@ -22,8 +22,11 @@ from tests.crash.telegram_scenario import OF_HOOKS, kill_telegram
 from tests.crash.telegram_scenario import REVOKED as REVOKED_ON_TELEGRAM
 from tests.postgres import PostgresServer, empty_database
 from tests.servers import shared_postgres
+from tests.sim.variants import simulate_copy, variants
 from tests.store.test_machine import drive_machine
 from tests.synapse import SynapseServer
+
+COMMON = 10  # a variant that was found within so many seeds
 
 
 @dataclass(frozen=True)
@@ -107,9 +110,27 @@ def machine(room: Room, seed: int) -> str:
     return "both engines returned and stored the same"
 
 
+def simulation(_room: Room, seed: int) -> str:
+    """New seeds of the simulated world. One that fails is told by `make sim SEED=...`."""
+    done = simulate_copy(None, "--first", str(1000 * seed), "--seeds", "200", "--jobs", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
+def variants_found(room: Room, seed: int) -> str:
+    """Look for a variant with new seeds. Some need hundreds; one that was found with the first ones is found again."""
+    variant = variants()[seed % len(variants())]
+    copy = variant.plant(room.folder)
+    done = simulate_copy(copy, "--first", str(1000 * seed), "--seeds", "200", "--jobs", "1", "--until-one")
+    found = "fails" in done.stdout
+    assert found or variant.seed > COMMON, f"{variant.name} was not found: {done.stdout}{done.stderr}"
+    return f"{variant.name}: {done.stdout.strip().splitlines()[-2 if found else -1]}"
+
+
 Kind = Callable[[Room, int], str]
 ON_ONE: dict[str, Kind] = {
     "telegram-hook-kills": telegram_hook_kills, "telegram-deaths": telegram_deaths, "notes": notes, "machine": machine,
+    "simulation": simulation, "variants": variants_found,
 }  # fmt: skip
 ON_EACH: dict[str, Kind] = {
     "kills": kills, "model-kills": model_kills, "telegram-kills": telegram_kills, "matrix-kills": matrix_kills, "growing": growing,
