@@ -8,6 +8,7 @@ import pytest
 from everturn.testing.model import ModelServer
 
 PACE_S = 0.05  # between two words of an answer
+LONG = 60  # words: three seconds
 GROWING = {"EVERTURN_STREAMING_INTERVAL_S": "0.05", "EVERTURN_STREAMING_MIN_CHARS": "1"}
 
 
@@ -18,8 +19,11 @@ def asking(model: ModelServer) -> dict[str, str]:
 
 
 def growing_text(number: int) -> str:
-    """A text that nobody said before; its answer streams for a while."""
-    return f"word-{number} and one two three four five"
+    """A text that nobody said before; its answer streams for a while. Every third one streams on when the next process no longer waits
+    for late requests of the one that was killed.
+    """
+    text = f"word-{number} and one two three four five"
+    return f"{text} {' '.join(map(str, range(LONG)))}" if number % 3 == 0 else text
 
 
 def out_loud(capsys: pytest.CaptureFixture[str]) -> Callable[[str], object]:

@@ -255,8 +255,10 @@ class StreamingMessage:
         if self._closed:  # meanwhile: nothing was sent, and the final delivery is the next to write
             self.writer.bubble = replace(opened.bubble, sending=None)
             return False
-        left_s = self._bubbles.in_flight.left_s(opened.bubble.unsettled) if opened.bubble.unsettled else 0.0
-        if left_s > 0 and opened.bubble.repeats:  # a late edit is repaired in the end, but a part is looked for once
+        bubble, keyed = opened.bubble, self._platform.surety is Surety.KEYED
+        left_s = self._bubbles.in_flight.left_s(bubble.unsettled) if bubble.unsettled else 0.0
+        # A late edit is repaired in the end. But a part is looked for once, and what replaces another has to stand beneath it.
+        if left_s > 0 and not keyed and (bubble.repeats or bubble.replaces):
             self._not_before = self._clock.monotonic() + left_s
             self._changed.set()
             return False
