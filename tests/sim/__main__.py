@@ -33,6 +33,8 @@ class Totals:
     virtual_s: float = 0.0
     deaths: int = 0
     commits: int = 0
+    messages: int = 0
+    strict: int = 0  # of them: nothing excuses that they are not answered
     failed: int = 0
 
     def add(self, result: SimResult) -> None:
@@ -41,10 +43,15 @@ class Totals:
         self.virtual_s += result.virtual_s
         self.deaths += result.deaths
         self.commits += result.commits
+        self.strict += result.judged[0]
+        self.messages += result.judged[1]
         self.failed += bool(result.problems)
 
     def __str__(self) -> str:
-        return f"{self.virtual_s / DAY_S:.1f} virtual days, {self.deaths} deaths, {self.commits} commits; {self.failed} failed"
+        return (
+            f"{self.virtual_s / DAY_S:.1f} virtual days, {self.deaths} deaths, {self.commits} commits,"
+            f" {100 * self.strict / max(1, self.messages):.0f} % of {self.messages} messages under the strict rule; {self.failed} failed"
+        )
 
 
 def main() -> int:

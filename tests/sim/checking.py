@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from everturn.model import Effect
@@ -15,9 +16,9 @@ from everturn.outbox.rules.outbox_texts import PAUSED, REPLACES
 from tests.promises import overtaken, paid_twice, repeated
 from tests.sim.agent import NAME, Asked, Happened
 from tests.sim.network import LATE_S
-from tests.sim.operators import answered, dead_letters
+from tests.sim.operators import answered, dead_letters, with_notes
 from tests.sim.plan import READABLE, UNSURE, Said
-from tests.sim.platforms import OPEN_CARD, Shown
+from tests.sim.platforms import OPEN_CARD, Refusal, Shown
 from tests.sim.world import SimWorld, key_of
 
 ANSWER = re.compile(r"^re (m\d+(?: m\d+)*)", re.MULTILINE)
@@ -30,13 +31,22 @@ ENDS_TASKS = ("/new", "/stop", "/undo", "/retry")  # they end the turn before th
 TAKES_OVER = ("interrupt", "rollback")  # busy modes in which every message ends the turn before it
 STUCK_AFTER = 3
 MOST_PARTS = 4  # of an answer
+MIDDLE = "and so on"  # in a part of a long answer, which may have no name
 
 
 def problems_of(world: SimWorld) -> list[str]:
     """Every broken promise, as a sentence."""
     chats = [SeenChat.of(world, chat) for chat in sorted(world.plan.homes)]
     found = [f"{problem} in {chat.name} on {chat.home}" for chat in chats for problem in chat.problems()]
-    return [*world.problems, *found, *steps(world)]
+    noted = [f"a note is stored: {row}" for row in with_notes(world.database)]
+    return [*world.problems, *found, *steps(world), *noted]
+
+
+def strictly_judged(world: SimWorld) -> tuple[int, int]:
+    """How many messages must have been answered, whatever happened, and how many there are."""
+    chats = [SeenChat.of(world, chat) for chat in world.plan.homes]
+    asked = [(chat, each) for chat in chats for each in chat.said if each.wants_answer]
+    return sum(not chat.is_excused(each) for chat, each in asked), len(asked)
 
 
 class Posted(NamedTuple):
@@ -54,8 +64,8 @@ class SeenChat:
     name: str
     home: str
     said: Sequence[Said]
-    shown: Sequence[Shown]
-    refused: bool  # the platform refused something there: it may be a dead letter
+    screen: Mapping[str, Shown]  # by the ids of the messages, in their order
+    refused: Sequence[Refusal]  # what the platform refused there: it may be a dead letter
     busy: str
     cut_off: Sequence[float]  # when a process was cut off while a turn of this chat ran
     taken: Mapping[int, float]  # when the gateway said that it had received something
@@ -72,8 +82,8 @@ class SeenChat:
             name,
             home,
             [each for each in world.plan.said if each.chat == name],
-            [shown for shown in platform.screen.values() if shown.chat == name],
-            name in platform.refused,
+            {number: shown for number, shown in platform.screen.items() if shown.chat == name},
+            [refusal for refusal in platform.refused if refusal.chat == name],
             world.plan.options.busy,
             world.cut_off.get(key_of(home, name), ()),
             world.people.taken,
@@ -81,6 +91,26 @@ class SeenChat:
             dead_letters(world.database),
             world.people.revoked.get(name),
         )
+
+    @cached_property
+    def shown(self) -> Sequence[Shown]:
+        """The messages on its screen."""
+        return list(self.screen.values())
+
+    @cached_property
+    def texts(self) -> Sequence[str]:
+        """What it shows, and what it was to show and the platform refused."""
+        return [*(each.text for each in self.shown), *(each.text for each in self.refused)]
+
+    @cached_property
+    def touched(self) -> frozenset[str]:
+        """The names whose answer met a refusal: a part of it may be a dead letter, or stand beneath what it replaces."""
+        texts = [refusal.text for refusal in self.refused]
+        texts += [self.screen[refusal.shown].text for refusal in self.refused if refusal.shown in self.screen]
+        found = {name for text in texts for name in NAME.findall(text)}
+        if any(MIDDLE in text and not NAME.search(text) for text in texts):
+            found |= {each.name for each in self.said if "long" in each.text.split()}
+        return frozenset(found)
 
     def problems(self) -> Iterator[str]:
         """What is wrong with it."""
@@ -107,13 +137,13 @@ class SeenChat:
 
     def suspended(self) -> bool:
         """Whether its people were told that the conversation is suspended."""
-        return any("suspended" in shown.text for shown in self.shown)
+        return any("suspended" in text for text in self.texts)
 
     def lost(self) -> Iterator[str]:
         """Promises 1 and 6: every accepted message is answered, unless its people or a refusal took it back."""
         answered = {name for names, _ in self.answers() for name in names}
         for each in self.said:
-            if not each.wants_answer or self._is_excused(each):
+            if not each.wants_answer or self.is_excused(each):
                 continue
             edited = any(change.of == each.number for change in self.said)
             if each.name not in answered:
@@ -121,11 +151,12 @@ class SeenChat:
             elif "long" in each.text and not edited and f"end {each.name}" not in answered:
                 yield f"cut: the end of the answer to {each.text!r}"
 
-    def _is_excused(self, said: Said) -> bool:
-        if self.refused or self.suspended() or "silent" in said.text or self.revoked_at is not None:
+    def is_excused(self, said: Said) -> bool:
+        """Whether people, a refusal or a limit may have taken this message out of the run."""
+        if said.name in self.touched or self.suspended() or "silent" in said.text or self.revoked_at is not None:
             return True
         dead = any(said.name in text.split() for text in self.dead)
-        if dead and any(QUEUE_FULL in shown.text for shown in self.shown):
+        if dead and any(QUEUE_FULL in text for text in self.texts):
             return True
         if said.number in self.answered:
             return False
@@ -148,16 +179,16 @@ class SeenChat:
             return
         clear = Counter(name for names, marked in self.answers() for name in names if not marked)
         every = Counter(name for names, _ in self.answers() for name in names)
-        may_mark = self.home == UNSURE or self.refused
         for name, times in every.items():
+            may_mark = self.home == UNSURE or name.removeprefix("end ") in self.touched
             if clear[name] > 1 or (times > 1 and not may_mark):
                 yield f"doubled: {name}, {times} times"
 
     def reordered(self) -> Iterator[str]:
         """Promise 3: answers come in the order of the messages."""
-        if self.refused or any(not each.wants_answer or each.text.startswith("/") for each in self.said):
+        if any(not each.wants_answer or each.text.startswith("/") for each in self.said):
             return
-        by_name = {each.name: each for each in self.said}
+        by_name = {each.name: each for each in self.said if each.name not in self.touched}
         order = list(dict.fromkeys(name for names, _ in self.answers() for name in names if name in by_name))
         said = [by_name[name] for name in order]
         for name in overtaken([Posted(each.name, each.at, self.taken.get(each.number)) for each in said]):
@@ -191,11 +222,13 @@ class SeenChat:
 
     def unfinished(self) -> Iterator[str]:
         """Nothing looks as if more came, but for what a message below says that it replaces."""
-        for place, shown in enumerate(self.shown):
+        changed = {refusal.shown for refusal in self.refused}
+        for place, (number, shown) in enumerate(self.screen.items()):
             marks = CURSOR in shown.text or shown.card or OPEN_CARD in shown.text or PAUSED in shown.text
             cut = re.search(r"word\d+$", shown.text)
             replaced = self.home == UNSURE and any(REPLACES in each.text for each in self.shown[place + 1 :])
-            excused = self.refused or replaced or self.revoked_at is not None
+            refused = number in changed or not self.touched.isdisjoint(NAME.findall(shown.text))
+            excused = refused or replaced or self.revoked_at is not None
             if (marks or cut) and not excused:
                 yield f"unfinished: {shown.text!r}"
 

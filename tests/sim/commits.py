@@ -55,6 +55,12 @@ def triggers() -> dict[str, str]:
             "UPDATE OF state ON outbox", f"NEW.state='sending' AND OLD.state='pending' AND {CLOSED.format('instance')}",
             "'the closed instance '||NEW.instance||' claims the reply '||NEW.id",
         ),
+        "closed_writes": _on(
+            "UPDATE OF state, parts, bubble ON outbox",
+            "OLD.state IN ('sending','open') AND NEW.state<>'dead' AND OLD.instance<>writer()"
+            " AND EXISTS (SELECT 1 FROM instance WHERE number=writer() AND ended_at IS NOT NULL)",
+            "'the closed instance '||writer()||' writes about the reply '||OLD.id||', which '||OLD.instance||' has'",
+        ),
         "fence_goes_up": _on(
             "UPDATE OF fence ON entry", "NEW.fence<OLD.fence", "'the fence of '||NEW.key||' went back'",
         ),

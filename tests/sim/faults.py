@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from tests.sim.world import SimProcess, SimWorld
 
 BEYOND_S = 75.0  # longer than the others wait for an instance that is frozen
+ABOUT_S = 60.0, 90.0  # about when others take over what it had, or soon after
+LONGEST_S = 120.0
+AT_WORST = 0.5  # this share of freezes in long runs ends while another process takes over
 FOR_EVER = 0.3  # this share of freezes never ends
 DAY_S = 86_400.0
 MOMENTS = 12  # so many crash points, or commits, may pass before a process dies there
 
 
 class Faults:
-    """Breaks things until `FAULTS_S`, and nothing afterwards."""
+    """Breaks things until the time of the plan is over, and nothing afterwards."""
 
     def __init__(self, world: SimWorld) -> None:
         self._world = world
@@ -51,7 +54,7 @@ class Faults:
             await world.until(fault.at)
             world.trace("FAULT", fault)
             self._breaks[fault.kind](fault, world.places[fault.place])
-        await world.until(FAULTS_S + 2)
+        await world.until(world.plan.faults_s + 2)
         world.network.faulty = False
         self._weather.unknown = 0.0
         for process in world.places:
@@ -71,6 +74,9 @@ class Faults:
     def _freeze(self, fault: Fault, process: SimProcess) -> None:
         """Let a process stand still at a crash point; now and then for ever, while others are left."""
         process.freeze_left = 1 + int(fault.size * MOMENTS)
+        if self._world.plan.faults_s > FAULTS_S:
+            process.wakes_to_takeover = self._chance.random() < AT_WORST
+            process.freeze_s = self._chance.uniform(*ABOUT_S) if not process.wakes_to_takeover else LONGEST_S
         if self._world.may_go(FOR_EVER):
             process.freeze_s = DAY_S
 

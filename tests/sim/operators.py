@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.promises import NOTE
 from tests.sim.platforms import ReadablePlatform, SimPlatform
 from tests.sim.store import SimDatabase
 
@@ -37,6 +38,11 @@ def answered(database: SimDatabase) -> frozenset[int]:
 def dead_letters(database: SimDatabase) -> list[str]:
     """The texts of messages that are dead letters."""
     return [text for (text,) in database.rows("SELECT body FROM inbox WHERE dead_at IS NOT NULL")]
+
+
+def with_notes(database: SimDatabase) -> list[str]:
+    """The rows, of whatever table, that hold a word of a note for the model."""
+    return [row for row in dump(database) if NOTE in row]
 
 
 def dump(database: SimDatabase) -> Iterator[str]:

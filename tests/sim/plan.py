@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 CHATS = 10
-TALK_S = 50.0  # so long people write
 FAULTS_S = 60.0  # so long something breaks; then everything has to come to its end
+LONG_S = 240.0  # so long in some runs: what was taken over from an instance that stood still meets faults, too
+LAST_S = 10.0  # before that people have written
 TOOLS = ("pure", "idempotent", "once")
 KEYED, READABLE, CARDS, UNSURE = "keyed", "readable", "cards", "unsure"  # the platforms, named after what they can
 PLATFORMS = (KEYED, READABLE, CARDS, UNSURE)
@@ -77,6 +78,7 @@ class Plan:
     instances: int
     options: Options
     homes: dict[str, str]  # the platform of each chat
+    faults_s: float = FAULTS_S  # so long something breaks
     said: tuple[Said, ...] = field(default=())
     faults: tuple[Fault, ...] = field(default=())
 
@@ -115,9 +117,10 @@ SEVERAL = (
 )  # fmt: skip
 
 
-def drawn(seed: int, messages: int = 60, faults: int = 10) -> Plan:
-    """The plan of a seed: a seed that three divides has one instance, the others two or three."""
+def drawn(seed: int) -> Plan:
+    """The plan of a seed: a seed that three divides has one instance, the others two or three; one that five divides lasts long."""
     instances = 1 + seed % 3
+    faults_s, messages, faults = (FAULTS_S, 60, 10) if seed % 5 else (LONG_S, 120, 30)
     chance = Random(f"plan {seed}")
     options = Options(
         burst_s=chance.choice((0.0, 0.35)),
@@ -129,17 +132,17 @@ def drawn(seed: int, messages: int = 60, faults: int = 10) -> Plan:
         drifts=tuple(chance.uniform(-0.001, 0.001) for _ in range(instances)),
     )
     homes = {f"c{number}": chance.choice(PLATFORMS) for number in range(CHATS)}
-    said = [_said(chance, number) for number in range(1, messages + 1)]
+    said = [_said(chance, number, faults_s - LAST_S) for number in range(1, messages + 1)]
     if chance.random() < 0.2:
         said = _with_poison(chance, said)
-    said = _with_changes(chance, said)
+    said = _with_changes(chance, said, faults_s - LAST_S)
     kinds = ALONE if instances == 1 else SEVERAL
     broken = [
-        Fault(number, chance.uniform(0, FAULTS_S), chance.choice(kinds), chance.random(), chance.randrange(instances))
+        Fault(number, chance.uniform(0, faults_s), chance.choice(kinds), chance.random(), chance.randrange(instances))
         for number in range(1, faults + 1)
     ]
     return Plan(
-        seed, instances, options, homes,
+        seed, instances, options, homes, faults_s,
         tuple(sorted(said, key=lambda each: each.at)), tuple(sorted(broken, key=lambda each: each.at)),
     )  # fmt: skip
 
@@ -148,10 +151,10 @@ COMMANDS = (("/new", 0.04), ("/stop", 0.04), ("/undo", 0.01), ("/retry", 0.01), 
 MODES = ("steer", "queue", "interrupt", "collect", "rollback")
 
 
-def _said(chance: Random, number: int) -> Said:
+def _said(chance: Random, number: int, talk_s: float) -> Said:
     """A message with the tools that its answer needs, or a command. Some chats are busier than others."""
     chat = f"c{min(chance.randrange(CHATS), chance.randrange(CHATS))}"
-    at, roll = chance.uniform(0, TALK_S), chance.random()
+    at, roll = chance.uniform(0, talk_s), chance.random()
     for command, share in COMMANDS:
         roll -= share
         if roll < 0:
@@ -172,13 +175,13 @@ def _with_poison(chance: Random, said: list[Said]) -> list[Said]:
     return [poison if each is poisoned else each for each in said]
 
 
-def _with_changes(chance: Random, said: list[Said]) -> list[Said]:
+def _with_changes(chance: Random, said: list[Said], talk_s: float) -> list[Said]:
     """Some messages are edited or deleted, mostly soon after they were sent."""
     changed = list(said)
     for each in said:
         if not each.text.startswith("m") or "poison" in each.text or chance.random() > 0.05:
             continue
         text = f"{each.name} changed" if chance.random() < 0.6 else ""
-        later = min(TALK_S, each.at + chance.expovariate(0.5))
+        later = min(talk_s, each.at + chance.expovariate(0.5))
         changed.append(Said(len(changed) + 1, later, each.chat, text, of=each.number))
     return changed

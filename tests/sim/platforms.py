@@ -31,6 +31,7 @@ FAULTS: tuple[tuple[float, str], ...] = (
     (0.048, "refused"),
     (0.053, "given up"),
 )
+LOOKS = "nothing"  # what a look at the history changes
 GIVEN_UP_S = 1.2  # so much later than a sender that waits no longer its request arrives at most
 
 
@@ -44,6 +45,15 @@ class Shown:
     at: float
     card: bool = False
     changed_at: float = 0.0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A request that was refused: the text that it was to show, and the message of ours that it was to change."""
+
+    chat: str
+    text: str
+    shown: str = ""
 
 
 class SimPlatform:
@@ -60,14 +70,14 @@ class SimPlatform:
         self.screen: dict[str, Shown] = {}  # by id, in the order of arrival
         self.by_key: dict[str, str] = {}
         self._shown = 0
-        self.refused: set[str] = set()  # chats in which something was refused
+        self.refused: list[Refusal] = []
 
     async def send(self, to: SessionSource, text: str, key: str) -> str:
         """Show a message; a key that is known shows nothing again."""
-        return await self._call(to, f"send {key} {text!r}", lambda: self._show(to, text, key), shows=True)
+        return await self._call(to, f"send {key}", text, lambda: self._show(to, text, key))
 
-    async def _call(self, to: SessionSource, what: str, work: Callable[[], T], *, shows: bool = False) -> T:
-        """One request, that shows something new or not. Neither its arrival nor its answer waits for its sender."""
+    async def _call(self, to: SessionSource, what: str, text: str, work: Callable[[], T], changes: str = "") -> T:
+        """One request, that shows a text anew or changes a message. Neither its arrival nor its answer waits for its sender."""
         network, chat = self.network, to.chat_id or ""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         sender = OWNER.get()
@@ -76,25 +86,24 @@ class SimPlatform:
         fault = network.fault(FAULTS)
 
         def arrive() -> None:
-            result = self._received(chat, fault, work)
-            network.trace(self.name, chat, what, "->", result)
+            result = self._received(fault, work)
+            if isinstance(result, Refused):
+                self.refused.append(Refusal(chat, text, changes))
+            network.trace(self.name, chat, what, changes, repr(text), "->", result)
             network.later(settle, done, result)
 
-        if fault == "given up" and shows:  # its sender waits no longer, and then it arrives
+        if fault == "given up" and not changes:  # its sender waits no longer, and then it arrives
             network.later(settle, done, OutcomeUnknown("no answer in time"))
             network.after(GIVEN_UP_S, arrive)
         else:
             network.later(arrive)
         return await done
 
-    def _received(self, chat: str, fault: str, work: Callable[[], T]) -> T | PlatformError:
+    def _received(self, fault: str, work: Callable[[], T]) -> T | PlatformError:
         """What the platform answers, or the network in its place."""
         failed = error_of(fault)
         result = refusing(work) if failed is None or fault == "taken" else failed
-        result = result if failed is None else failed
-        if isinstance(result, Refused):
-            self.refused.add(chat)
-        return result
+        return result if failed is None else failed
 
     def _show(self, to: SessionSource, text: str, key: str, *, card: bool = False) -> str:
         if self.surety is not Surety.KEYED or key not in self.by_key:
@@ -115,7 +124,7 @@ class EditablePlatform(SimPlatform):
 
     async def edit(self, to: SessionSource, message_id: str, text: str) -> None:
         """Replace the text of a message."""
-        await self._call(to, f"edit {message_id} {text!r}", lambda: self._replace(message_id, text))
+        await self._call(to, "edit", text, lambda: self._replace(message_id, text), message_id)
 
     def _replace(self, message_id: str, text: str) -> None:
         if message_id not in self.screen:
@@ -156,9 +165,9 @@ class ReadablePlatform(EditablePlatform):
                 yield each
             place += len(page)
 
-    async def find(self, to: SessionSource, key: str, text: str) -> str | None:  # noqa: ARG002  the key is enough here
+    async def find(self, to: SessionSource, key: str, text: str) -> str | None:
         """Look into the history."""
-        return await self._call(to, f"find {key}", lambda: self._found(key))
+        return await self._call(to, f"find {key}", text, lambda: self._found(key), LOOKS)
 
     def _found(self, key: str) -> str | None:
         number = self.by_key.get(key)
@@ -166,14 +175,12 @@ class ReadablePlatform(EditablePlatform):
 
     async def delete(self, to: SessionSource, message_id: str) -> None:
         """Take a message away."""
-        await self._call(to, f"delete {message_id}", lambda: self.screen.pop(message_id, None))
+        await self._call(to, "delete", "", lambda: self.screen.pop(message_id, None), message_id)
 
     async def ask(self, to: SessionSource, text: str, choices: Sequence[Choice], key: str) -> str:
         """Show a message with buttons."""
         commands = " ".join(each.command for each in choices)
-        return await self._call(
-            to, f"ask {key} {text!r}", lambda: self._show(to, f"{text} {commands}", key), shows=True
-        )
+        return await self._call(to, f"ask {key}", text, lambda: self._show(to, f"{text} {commands}", key))
 
 
 class CardsPlatform(SimPlatform):
@@ -183,15 +190,15 @@ class CardsPlatform(SimPlatform):
 
     async def open(self, to: SessionSource, text: str, key: str) -> str:
         """Open a card."""
-        return await self._call(to, f"open {key} {text!r}", lambda: self._show(to, text, key, card=True), shows=True)
+        return await self._call(to, f"open {key}", text, lambda: self._show(to, text, key, card=True))
 
     async def update(self, to: SessionSource, card_id: str, text: str) -> None:
         """Replace the text of an open card."""
-        await self._call(to, f"update {card_id} {text!r}", lambda: self._change(card_id, text, closes=False))
+        await self._call(to, "update", text, lambda: self._change(card_id, text, closes=False), card_id)
 
     async def close(self, to: SessionSource, card_id: str, text: str) -> None:
         """Close a card with its final text."""
-        await self._call(to, f"close {card_id} {text!r}", lambda: self._change(card_id, text, closes=True))
+        await self._call(to, "close", text, lambda: self._change(card_id, text, closes=True), card_id)
 
     def _change(self, card_id: str, text: str, *, closes: bool) -> None:
         shown = self.screen[card_id]

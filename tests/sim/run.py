@@ -14,7 +14,7 @@ import apsw
 import structlog
 
 from everturn.store.engines import SCHEMA, load
-from tests.sim.checking import problems_of
+from tests.sim.checking import problems_of, strictly_judged
 from tests.sim.operators import dump
 from tests.sim.plan import Plan
 from tests.sim.world import SimWorld
@@ -31,6 +31,7 @@ class SimResult:
     virtual_s: float = 0.0
     deaths: int = 0
     commits: int = 0
+    judged: tuple[int, int] = (0, 0)  # the messages that must have been answered, whatever happened, and all
     lines: tuple[str, ...] = ()
 
 
@@ -52,8 +53,9 @@ def simulate(plan: Plan, image: bytes, *, keep: bool = False) -> SimResult:
     for line in dump(world.database):
         world.digest.update(line.encode())
     return SimResult(
-        tuple(problems), world.digest.hexdigest(), world.loop.at, world.deaths, world.commits, tuple(world.lines)
-    )
+        tuple(problems), world.digest.hexdigest(), world.loop.at, world.deaths, world.commits, strictly_judged(world),
+        tuple(world.lines),
+    )  # fmt: skip
 
 
 def in_a_fork(plan: Plan, image: bytes, *, keep: bool = False) -> SimResult:

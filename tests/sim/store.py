@@ -23,6 +23,7 @@ from tests.sim.loop import OUTSIDE, wake
 
 T = TypeVar("T")
 EPOCH = 1_800_000_000.0  # when every simulation begins
+OUTBOX = "everturn.outbox."
 AGAIN_S = 0.05
 FAULTS_OF_DISK = (apsw.FullError, apsw.IOError)
 DOWN = "the database cannot be reached"
@@ -64,7 +65,12 @@ class SimDatabase:
         self.db.deserialize("main", image)
         self.locks: dict[int, User] = {}
         self.started_at = 0.0
+        self.writer = 0  # the number of the instance whose outbox writes now; 0: somebody else writes
+        self.db.create_scalar_function("writer", self._writer, 0)
         self.execute = self.db.cursor().execute
+
+    def _writer(self, *_: object) -> int:
+        return self.writer
 
     def transact(self, call: Call, *, reads: bool = False) -> Outcome:
         """Run one operation in a transaction of its own."""
@@ -145,9 +151,11 @@ class SimLocks:
         self._now = now
         self._alone = alone
         self._locked: int | None = None
+        self.number = 0  # of the process, from its first lock on
 
     def take(self, instance: int) -> None:
         """Lock the number of the process."""
+        self.number = instance
         if not self._user.dead:
             self._database.locks[instance] = self._user
             self._locked = instance
@@ -303,13 +311,20 @@ class SimStore:
         if not again and weather.chance.random() < weather.unknown:
             # Committed or aborted, nobody knows: it is run again.
             if weather.chance.random() < 0.6:
-                self._database.transact(call)
+                self._transact(call)
             self._later(weather.latency_s(self._now()) * 3, self._commit, call, True)
             return
-        outcome = self._database.transact(call)
+        outcome = self._transact(call)
         self.operations, self.commits = self.operations + 1, self.commits + 1
         self._later(weather.latency_s(self._now()) / 4, self._settle, [outcome])
         self._seen(call[0].__name__, outcome[2] or outcome[1])
+
+    def _transact(self, call: Call) -> Outcome:
+        """Run an operation. What people do (revoke, stop, write in a mode that interrupts) may be done by any instance; deliveries
+        may not.
+        """
+        self._database.writer = self.locks.number if call[0].__module__.startswith(OUTBOX) else 0
+        return self._database.transact(call)
 
     # One on its own file: groups, in order.
 

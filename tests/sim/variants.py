@@ -42,9 +42,9 @@ class Variant:
         return copy
 
 
-def variants() -> list[Variant]:
+def variants(file: Path = FILE) -> list[Variant]:
     """All of them."""
-    return [Variant(**each) for each in tomllib.loads(FILE.read_text(encoding="utf-8"))["variant"]]
+    return [Variant(**each) for each in tomllib.loads(file.read_text(encoding="utf-8"))["variant"]]
 
 
 def simulate_copy(copy: Path | None, *arguments: str) -> subprocess.CompletedProcess[str]:

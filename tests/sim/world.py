@@ -34,6 +34,8 @@ from tests.sim.store import EPOCH, SimDatabase, SimStore, Weather
 QUIET_S = 1800.0  # within this time after the last fault everything has come to its end
 LOOK_S = 7.0
 MOST_DEATHS = 60  # of one run: poison is suspended long before
+TAKING = ("claim_next", "open_bubble", "begin_next")  # what a process does with what another one had
+AT_TAKEOVER = 0.4  # this share of those that stand still wakes up at a takeover, and of those that took over dies then
 GONE = 0.1  # this share of processes that end has no successor
 
 
@@ -70,6 +72,7 @@ class SimProcess(Group):
         self.accepts = False
         self.points_left = self.commits_left = self.freeze_left = math.inf  # until it dies, or stands still
         self.freeze_s = BEYOND_S
+        self.wakes_to_takeover = False  # it stands still until another process takes up what it had
         self.was_away = False  # it stood still, or could not reach the database, for longer than the others wait
         self.died: asyncio.Future[None] = world.loop.create_future()
         self.store: SimStore | None = None
@@ -130,6 +133,11 @@ class SimProcess(Group):
         number = self.gateway.instance.number if self.gateway is not None else 0
         rows = self.world.database.rows(f"SELECT instance FROM turn WHERE id={int(turn.id)} AND state='running'")
         return rows == [(number,)]
+
+    def is_closed(self) -> bool:
+        """Whether others have taken it for dead."""
+        number = self.gateway.instance.number if self.gateway is not None else 0
+        return bool(self.world.database.rows(f"SELECT 1 FROM instance WHERE number={number} AND ended_at IS NOT NULL"))
 
     def die_of_poison(self) -> None:
         """What the turn asked for kills the process."""
@@ -266,6 +274,22 @@ class SimWorld:
         process.commits_left -= 1
         if process.commits_left == 0:
             self.crash(process, f"after the commit of {operation}")
+        if operation in TAKING and not isinstance(outcome, Exception) and outcome is not None:
+            for other in self.places:
+                if other.wakes_to_takeover and other is not process and other.paused_until > self.loop.at:
+                    self._wake(other, process)
+
+    def _wake(self, process: SimProcess, taker: SimProcess) -> None:
+        """Let a process that stood still go on while another one works with what it may have had; that one may die of it."""
+        if not process.is_closed() or self._chance.random() > AT_TAKEOVER:
+            return
+        soon = 10 ** self._chance.uniform(-2, 0.3)
+        self.trace("WAKE", process.name, f"{soon:.3f}")
+        process.wakes_to_takeover = False
+        process.paused_until = self.loop.at + soon
+        self.after(soon, self.loop.go_on, process)
+        if self._chance.random() < AT_TAKEOVER:
+            self.after(soon + 10 ** self._chance.uniform(-2, 0.3), self.crash, taker, "after a takeover")
 
     # The run.
 
