@@ -181,8 +181,12 @@ class SeenChat:
         every = Counter(name for names, _ in self.answers() for name in names)
         for name, times in every.items():
             may_mark = self.home == UNSURE or name.removeprefix("end ") in self.touched
-            if clear[name] > 1 or (times > 1 and not may_mark):
+            if (clear[name] > 1 and not self.mark_refused(name)) or (times > 1 and not may_mark):
                 yield f"doubled: {name}, {times} times"
+
+    def mark_refused(self, name: str) -> bool:
+        """Whether the part was refused that says of a repeated answer that it is one: it is a dead letter."""
+        return any(MAY_REPEAT in refusal.text and name in NAME.findall(refusal.text) for refusal in self.refused)
 
     def reordered(self) -> Iterator[str]:
         """Promise 3: answers come in the order of the messages."""
@@ -221,13 +225,14 @@ class SeenChat:
                 yield f"answered though revoked: {each.text!r}"
 
     def unfinished(self) -> Iterator[str]:
-        """Nothing looks as if more came, but for what a message below says that it replaces."""
-        changed = {refusal.shown for refusal in self.refused}
+        """Nothing looks as if more came, but for what a message below says that it replaces, or was to say and was refused."""
+        changed = {each for refusal in self.refused for each in (refusal.shown, refusal.key) if each}
         for place, (number, shown) in enumerate(self.screen.items()):
             marks = CURSOR in shown.text or shown.card or OPEN_CARD in shown.text or PAUSED in shown.text
             cut = re.search(r"word\d+$", shown.text)
-            replaced = self.home == UNSURE and any(REPLACES in each.text for each in self.shown[place + 1 :])
-            refused = number in changed or not self.touched.isdisjoint(NAME.findall(shown.text))
+            below = [*(each.text for each in self.shown[place + 1 :]), *(refusal.text for refusal in self.refused)]
+            replaced = self.home == UNSURE and any(REPLACES in text for text in below)
+            refused = number in changed or shown.key in changed or not self.touched.isdisjoint(NAME.findall(shown.text))
             excused = refused or replaced or self.revoked_at is not None
             if (marks or cut) and not excused:
                 yield f"unfinished: {shown.text!r}"

@@ -49,11 +49,12 @@ class Shown:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A request that was refused: the text that it was to show, and the message of ours that it was to change."""
+    """A request that was refused: the text that it was to show, and the message of ours that it was to change, or its key."""
 
     chat: str
     text: str
     shown: str = ""
+    key: str = ""
 
 
 class SimPlatform:
@@ -74,9 +75,11 @@ class SimPlatform:
 
     async def send(self, to: SessionSource, text: str, key: str) -> str:
         """Show a message; a key that is known shows nothing again."""
-        return await self._call(to, f"send {key}", text, lambda: self._show(to, text, key))
+        return await self._call(to, "send", text, lambda: self._show(to, text, key), key=key)
 
-    async def _call(self, to: SessionSource, what: str, text: str, work: Callable[[], T], changes: str = "") -> T:
+    async def _call(
+        self, to: SessionSource, what: str, text: str, work: Callable[[], T], changes: str = "", key: str = ""
+    ) -> T:
         """One request, that shows a text anew or changes a message. Neither its arrival nor its answer waits for its sender."""
         network, chat = self.network, to.chat_id or ""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -88,8 +91,8 @@ class SimPlatform:
         def arrive() -> None:
             result = self._received(fault, work)
             if isinstance(result, Refused):
-                self.refused.append(Refusal(chat, text, changes))
-            network.trace(self.name, chat, what, changes, repr(text), "->", result)
+                self.refused.append(Refusal(chat, text, changes, key))
+            network.trace(self.name, chat, what, changes or key, repr(text), "->", result)
             network.later(settle, done, result)
 
         if fault == "given up" and not changes:  # its sender waits no longer, and then it arrives
@@ -167,7 +170,7 @@ class ReadablePlatform(EditablePlatform):
 
     async def find(self, to: SessionSource, key: str, text: str) -> str | None:
         """Look into the history."""
-        return await self._call(to, f"find {key}", text, lambda: self._found(key), LOOKS)
+        return await self._call(to, "find", text, lambda: self._found(key), LOOKS, key)
 
     def _found(self, key: str) -> str | None:
         number = self.by_key.get(key)
@@ -180,7 +183,7 @@ class ReadablePlatform(EditablePlatform):
     async def ask(self, to: SessionSource, text: str, choices: Sequence[Choice], key: str) -> str:
         """Show a message with buttons."""
         commands = " ".join(each.command for each in choices)
-        return await self._call(to, f"ask {key}", text, lambda: self._show(to, f"{text} {commands}", key))
+        return await self._call(to, "ask", text, lambda: self._show(to, f"{text} {commands}", key), key=key)
 
 
 class CardsPlatform(SimPlatform):
@@ -190,7 +193,7 @@ class CardsPlatform(SimPlatform):
 
     async def open(self, to: SessionSource, text: str, key: str) -> str:
         """Open a card."""
-        return await self._call(to, f"open {key}", text, lambda: self._show(to, text, key, card=True))
+        return await self._call(to, "open", text, lambda: self._show(to, text, key, card=True), key=key)
 
     async def update(self, to: SessionSource, card_id: str, text: str) -> None:
         """Replace the text of an open card."""

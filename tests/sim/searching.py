@@ -44,7 +44,11 @@ def caught(variant: Variant, most: int) -> tuple[int, str] | None:
         copy = variant.plant(Path(folder))
         done = simulate_copy(copy, "--first", "1", "--seeds", str(most), "--until-one")
     found = CAUGHT.search(done.stdout)
-    return None if found is None else (int(found[1]), shown(found[2]))
+    if found is None:
+        return None
+    if simulate_copy(None, "--seed", found[1]).returncode:
+        sys.exit(f"seed {found[1]} fails without a fault as well: mend that first")
+    return int(found[1]), shown(found[2])
 
 
 def shown(problem: str) -> str:

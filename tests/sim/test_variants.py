@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.seeds import FIXED
 from tests.sim.variants import STRANGER, Variant, simulate_copy, variants
 
 VARIANTS = variants()
@@ -15,6 +16,14 @@ NAMES = [each.name for each in VARIANTS]
 def test_a_variant_is_caught(variant: Variant, tmp_path: Path) -> None:
     done = simulate_copy(variant.plant(tmp_path), "--seed", str(variant.seed))
     assert variant.shows in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("seed", sorted({each.seed for each in VARIANTS} - set(FIXED)))
+def test_a_seed_that_catches_a_variant_passes_without_it(seed: int) -> None:
+    """Of the fixed seeds `test_seeds.py` says the same."""
+    done = simulate_copy(None, "--seed", str(seed))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)
