@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,10 +68,10 @@ class Child:
 
 
 @contextlib.contextmanager
-def gateway(home: Path, **settings: object) -> Iterator[Child]:
-    """Start it; afterwards it is stopped, if it still runs."""
+def gateway(home: Path, *, prefix: Sequence[str] = (), **settings: object) -> Iterator[Child]:
+    """Start it, by a command that starts another one if there is a prefix; afterwards it is stopped, if it still runs."""
     port = free_port()
-    command = [sys.executable, "-P", "-m", "everturn", "run", "--home", str(home), "--port", str(port)]
+    command = [*prefix, sys.executable, "-P", "-m", "everturn", "run", "--home", str(home), "--port", str(port)]
     env = {name: value for name, value in os.environ.items() if not name.startswith("EVERTURN_")}
     env |= {"EVERTURN_AGENT_KIND": "demo"}
     env |= {f"EVERTURN_{name.upper()}": str(value) for name, value in settings.items()}
