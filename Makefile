@@ -74,7 +74,7 @@ points: setup ## record again how often each scenario passes each crash point (t
 	rm -f tests/crash/hits.json
 	EVERTURN_RECORD_POINTS=1 $(python) -m pytest -q -m prove tests/crash -k passes_the_points
 
-bench: $(venv)/.test $(venv)-bench/.bench-others $(venv)-synapse/.synapse ## measure speed as ratios of one run, beside three other libraries
+bench: $(venv)/.test $(venv)-bench/.bench-others $(venv)-litellm/.bench-litellm $(venv)-synapse/.synapse ## measure speed as ratios of one run, beside other programs
 	scripts/setup-test
 	$(python) -m bench
 
@@ -89,10 +89,10 @@ pins: $(venv)/.pins ## resolve requirements/*.in again into pinned, hashed requi
 	scripts/pins $(venv)/bin/uv
 
 clean: ## remove the environments and every cache
-	rm -rf $(venv) $(venv)-bench $(venv)-synapse .bench .torture .sim .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(venv) $(venv)-bench $(venv)-litellm $(venv)-synapse .bench .torture .sim .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(venv)/.made $(venv)-bench/.made $(venv)-synapse/.made:
+$(venv)/.made $(venv)-bench/.made $(venv)-litellm/.made $(venv)-synapse/.made:
 	scripts/make-venv $(PYTHON) $(@D)
 	touch $@
 
@@ -128,10 +128,11 @@ $(venv)/.pins: requirements/pins.txt $(venv)/.made
 	$(pip) install --require-hashes -r $<
 	touch $@
 
-# Environments apart, for what must not meet our dependencies: libraries to compare with, the tests' Matrix homeserver.
+# Environments apart, for what must not meet our dependencies: what is compared with ours, the tests' Matrix homeserver.
 $(venv)-bench/.bench-others: requirements/bench-others.txt $(venv)-bench/.made
+$(venv)-litellm/.bench-litellm: requirements/bench-litellm.txt $(venv)-litellm/.made
 $(venv)-synapse/.synapse: requirements/synapse.txt $(venv)-synapse/.made
-$(venv)-bench/.bench-others $(venv)-synapse/.synapse:
+$(venv)-bench/.bench-others $(venv)-litellm/.bench-litellm $(venv)-synapse/.synapse:
 	$(@D)/bin/python -m pip --disable-pip-version-check --no-input -qq install --no-compile --require-hashes -r $<
 	$(call compile,$(@D))
 	touch $@

@@ -35,6 +35,7 @@ BENCHMARKS = (
     "long_history",
     "llm_start",
     "one_core",
+    "litellm_proxy",
     "watchers",
     "page",
     "telegram",

@@ -31,14 +31,16 @@ TARGETS = {
 
 async def measure() -> list[Line]:
     """Directly and through the gateway, in turn."""
-    with folder() as path, stage(path) as on, shipped(path, on.model_url) as ours:
+    with folder() as path, stage() as on, shipped(path, on.model_url) as ours:
         for side in (on.direct, ours):
             await on.warm(side)
         return await first_tokens(on, [ours], ROUNDS, TARGETS)
 
 
-async def first_tokens(on: Stage, sides: Sequence[Side], rounds: int, targets: dict[str, Target]) -> list[Line]:
-    """What each side adds, with one stream and with fifty. The first round only warms up."""
+async def first_tokens(
+    on: Stage, sides: Sequence[Side], rounds: int, targets: dict[str, Target], where: str = ""
+) -> list[Line]:
+    """What each side adds, with one stream and with fifty. The first round only warms up. `where` begins the lines' names."""
     seen: dict[str, dict[str, list[float]]] = {}
     for number in range(1 + rounds):
         for side in (on.direct, *sides):
@@ -46,7 +48,7 @@ async def first_tokens(on: Stage, sides: Sequence[Side], rounds: int, targets: d
                 if number:
                     seen.setdefault(name, {}).setdefault(side.name, []).append(value)
     return [
-        added(f"first token by {side.name}, {name}", each["direct"], each[side.name], targets.get(name))
+        added(f"{where}first token by {side.name}, {name}", each["direct"], each[side.name], targets.get(name))
         for name, each in seen.items()
         for side in sides
     ]

@@ -22,7 +22,7 @@ MEGABYTE = 1e6
 async def measure() -> list[Line]:
     """One start after the other; the first writes the home and warms the disk's cache."""
     ready, first, early, rss, pss = [], [], [], [], []
-    with folder() as path, stage(path) as on:
+    with folder() as path, stage() as on:
         for number in range(1 + ROUNDS):
             with shipped(path, on.model_url) as ours:
                 at_ready = ours.process.memory()

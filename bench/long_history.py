@@ -40,7 +40,7 @@ async def measure() -> list[Line]:
     """Begin the sessions, fill them while no gateway runs, then measure."""
     direct: dict[tuple[str, int], list[float]] = {}
     through: dict[tuple[str, int], list[float]] = {}
-    with folder() as path, stage(path) as on:
+    with folder() as path, stage() as on:
         database = str(Home(home_of(path)).database)
         with shipped(path, on.model_url) as ours:
             names = [name for kind, size in KINDS if kind != STANDALONE for name in _sessions(kind, size)]

@@ -22,7 +22,7 @@ ROUNDS = 2
 async def measure() -> list[Line]:
     """Directly and through the gateway, in turn."""
     late: list[tuple[float, float]] = []
-    with folder() as path, stage(path) as on, small_memory(MEGABYTES) as prefix:
+    with folder() as path, stage() as on, small_memory(MEGABYTES) as prefix:
         limit = f"a cgroup of {MEGABYTES} MB" if prefix else "no cgroup could be made: its memory is only measured"
         with shipped(path, on.model_url, prefix) as ours:
             await on.warm(ours)

@@ -21,7 +21,7 @@ ROUNDS = 3
 async def measure() -> list[Line]:
     """Directly and through the gateway, in turn."""
     shares, slowest, costs, late = [], [], [], []
-    with folder() as path, stage(path) as on, shipped(path, on.model_url) as ours:
+    with folder() as path, stage() as on, shipped(path, on.model_url) as ours:
         await on.warm(ours)
         for _ in range(ROUNDS):
             direct = await _block(on, on.direct)

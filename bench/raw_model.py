@@ -4,8 +4,8 @@ The newest order in the request's text decides: `#speak TOKENS RATE` streams so 
 a RATE of 0 as fast as they are taken; `#look TOKENS RATE` calls the tool `recall` first, where it is offered. Each token is an event
 and a write of its own, as model servers send them, and says when it was written.
 
-It is an `asyncio.Protocol` without a framework, so that it costs little of what is measured beside it. A token costs it about
-10 us, of which most is the system call.
+It is an `asyncio.Protocol` without a framework, so that it costs little of what is measured beside it: a token takes it 4 us as fast
+as it can, and 17 us where a timer wakes it for each.
 
     python -P -m bench.raw_model PORT
 """

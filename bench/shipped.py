@@ -98,7 +98,6 @@ class Stage:
 
     direct: Side
     readers: Readers
-    path: Path
     spent: dict[str, list[float]] = field(default_factory=dict)
 
     @property
@@ -133,11 +132,11 @@ class Stage:
     def say_costs(self) -> None:
         """What the generator itself took, so that nobody takes it for what it measures."""
         each = (f"{name} {statistics.median(seen):.0f} us" for name, seen in self.spent.items())
-        say(f"  the generator's own processor time for a token: {', '.join(each)}; load {os.getloadavg()[0]:.1f}")
+        say(f"  the generator's own processor time for a token: {', '.join(each)}")
 
 
 @contextmanager
-def stage(path: Path) -> Iterator[Stage]:
+def stage() -> Iterator[Stage]:
     """Start the raw model server and the readers."""
     port = free_port()
     command = [*pinned(GENERATOR), sys.executable, "-P", "-m", "bench.raw_model", str(port)]
@@ -145,7 +144,8 @@ def stage(path: Path) -> Iterator[Stage]:
     try:
         wait_for_port(port, process)
         with readers([GENERATOR]) as reading:
-            yield Stage(Side("direct", port, "none", Process(process.pid)), reading, path)
+            say(f"  load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+            yield Stage(Side("direct", port, "none", Process(process.pid)), reading)
     finally:
         end(process)
 

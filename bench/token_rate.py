@@ -23,15 +23,17 @@ MOST = 1_000  # requests of one stream
 
 async def measure() -> list[Line]:
     """Directly and through the gateway, in turn."""
-    with folder() as path, stage(path) as on, shipped(path, on.model_url) as ours:
+    with folder() as path, stage() as on, shipped(path, on.model_url) as ours:
         await on.warm(ours)
         lines = await token_rates(on, [ours], ROUNDS, at_least(0.7, aim=0.85))
         on.say_costs()
     return lines
 
 
-async def token_rates(on: Stage, sides: Sequence[Side], rounds: int, target: Target | None) -> list[Line]:
-    """The share of each side."""
+async def token_rates(
+    on: Stage, sides: Sequence[Side], rounds: int, target: Target | None, where: str = ""
+) -> list[Line]:
+    """The share of each side. `where` begins the lines' names."""
     rates: dict[str, list[float]] = {}
     costs: dict[str, list[float]] = {}
     for _ in range(rounds):
@@ -46,10 +48,10 @@ async def token_rates(on: Stage, sides: Sequence[Side], rounds: int, target: Tar
     for name, each in rates.items():
         cost = statistics.median(costs[name])
         say(f"  {name:8} {shown(statistics.median(each)):>7} tokens/s, {cost:.1f} us of its processor time for each")
-    return [_line(side.name, rates["direct"], rates[side.name], target) for side in sides]
+    return [_line(f"{where}tokens/s by {side.name}", rates["direct"], rates[side.name], target) for side in sides]
 
 
 def _line(name: str, direct: Sequence[float], through: Sequence[float], target: Target | None) -> Line:
     share = statistics.median(b / a for a, b in zip(direct, through, strict=True))
     detail = f"{shown(statistics.median(through))} of {shown(statistics.median(direct))} tokens/s"
-    return Line(name=f"tokens/s by {name} / direct, {STREAMS} streams", value=share, target=target, detail=detail)
+    return Line(name=f"{name} / direct, {STREAMS} streams", value=share, target=target, detail=detail)
