@@ -121,7 +121,7 @@ $(venv)/.collected: $(venv)/.test $(venv)/.local $(venv)/.clients
 # What mypy knows of the installed libraries changes with the pins only: it reads them once, through two files that import the
 # largest. A mistake in these two is for `make check` to tell.
 $(venv)/.typed: $(venv)/.test
-	$(python) -m mypy --num-workers 2 src/everturn/agent/llm/providers.py tests/web/test_openapi.py > /dev/null || true
+	$(python) -m mypy --num-workers 2 src/everturn/agent/llm/library.py tests/web/test_openapi.py > /dev/null || true
 	touch $@
 
 $(venv)/.pins: requirements/pins.txt $(venv)/.made

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pydantic_ai.models import Model
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
 
 from bench.disk import folder
 from bench.model_server import llm_settings, model_server
@@ -15,13 +17,14 @@ from bench.rounds import block, cpu_us, in_turn, median_ratio, rate
 from bench.running import Running
 from bench.scripted_model import INSTRUCTIONS, PROMPT, Alone, Bare, Looking, ScriptedAnswers, chats
 from everturn.agent.llm.agent import LlmAgent
-from everturn.agent.llm.providers import AgentModels, build_model
+from everturn.agent.llm.library import LibraryModel
+from everturn.agent.llm.providers import AgentModels
 from everturn.agent.llm.settings import LlmSettings
 
 METHOD = (
     "a turn is a response with one call, its result, and an answer, all streamed, with the same scripted model; pydantic-ai: its "
     "`Agent.run` with the conversation in memory; bare: its model requests with nothing around them; ours: the gateway's whole "
-    "path, every step committed (SQLite, synchronous=FULL); fresh conversations every five turns; blocks of a second in turn, "
+    "path, every step committed, over HTTP with our own client (SQLite, synchronous=FULL); fresh conversations every five turns; blocks of a second in turn, "
     "ratio of neighbours (their rate / ours), median"
 )
 SESSIONS = 64
@@ -32,9 +35,9 @@ BLOCK_S = 1.0
 class Scripted(AgentModels):
     """Gives the scripted model of this process by whatever name."""
 
-    def get(self, name: str) -> Model[Any]:  # noqa: ARG002
+    def get(self, name: str) -> LibraryModel:  # noqa: ARG002
         """The one there is."""
-        return ScriptedAnswers()
+        return LibraryModel(ScriptedAnswers(), {})
 
 
 async def measure() -> list[Line]:
@@ -45,7 +48,8 @@ async def measure() -> list[Line]:
         lines = await _measured(path / "in-process.db", inside, ScriptedAnswers(), "in process")
         with model_server(path) as base_url:
             settings = llm_settings(base_url, INSTRUCTIONS)
-            model = build_model(settings.model, settings)
+            provider = OpenAIProvider(base_url=base_url, api_key="no-key-needed")
+            model = OpenAIChatModel("scripted", provider=provider)
             lines += await _measured(path / "http.db", LlmAgent(settings, [Looking()]), model, "over HTTP")
     return lines
 

@@ -16,6 +16,7 @@ LATE_IMPORTS = {
     "src/everturn/app/toolsets.py": "a tool and its libraries are loaded when the settings switch it on",
     "src/everturn/app/composition.py": "engines and optional libraries are loaded when the configuration names them",
     "src/everturn/agent/llm/providers.py": "a model library is loaded when a model of its provider is asked for",
+    "src/everturn/agent/llm/library.py": "Anthropic's library is loaded when one of its models is asked for",
     "src/everturn/telemetry/spans.py": "the library for traces is loaded when the settings name a collector",
     "src/everturn/store/open.py": "an engine and its library are loaded when its url is asked for",
     "src/everturn/cli/": "subcommands load lazily: `everturn --help` stays fast",

@@ -319,6 +319,12 @@ async def test_an_unused_connection_is_closed() -> None:
         assert len(server.connections) == 2
 
 
+async def test_a_server_says_how_long_it_keeps_a_connection() -> None:
+    async with serving(always(whole(b"hello", "200 OK", "Keep-Alive: timeout=1, max=9"))) as (server, streams, to):
+        assert [await ask(streams, to) for _ in range(2)] == [b"hello"] * 2
+        assert len(server.connections) == 2
+
+
 async def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     async with RawServer(always(HELLO)) as server:
         to = posting(server.url)

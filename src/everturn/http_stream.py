@@ -7,7 +7,9 @@ server, not the process. There are no redirects, no cookies and no compression. 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -405,9 +407,10 @@ class HttpStreams:
 
     def _kept(self, lane: _Lane) -> StreamConnection | None:
         """The kept connection that was used last; None if there is none."""
+        now = asyncio.get_running_loop().time()
         while lane.idle:
             connection = lane.idle.pop()
-            if connection.reusable:
+            if connection.reusable and now - (connection.idle_since or 0.0) < _kept_s(connection.response):
                 return connection
             self._drop(connection)
         return None
@@ -458,6 +461,12 @@ class HttpStreams:
             self._drop(connection)
             raise
         return connection
+
+
+def _kept_s(response: IncomingResponse) -> float:
+    """How long a server keeps an unused connection, by its own word; a second less, as our word takes its time as well."""
+    said = re.search(rb"timeout=(\d{1,6})", response.headers.get(b"keep-alive", b""))
+    return max(0.0, int(said[1]) - 1.0) if said else math.inf
 
 
 async def _tunnel(connection: StreamConnection, route: ServerRoute) -> None:

@@ -49,3 +49,9 @@ def ended(home: Path, message_id: str) -> str:
     """How the turn of a message ended; empty before it has."""
     state = state_of(home, message_id)
     return state if state not in {"running", "interrupted", "awaiting_approval"} else ""
+
+
+def answers(home: Path) -> list[Any]:
+    """What the agent has said in the chat `ann` so far."""
+    rows = call(home, "/api/chats/ann/transcript")["messages"]
+    return [row["content"] for row in rows if row["role"] == "assistant"]

@@ -4,20 +4,13 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
-from tests.cli.outside import call, post
+from tests.cli.outside import answers, call, post
 from tests.cli.program import GatewayProgram
-from tests.cli.test_start_up import packages
+from tests.cli.test_start_up import OPTIONAL, packages
 from tests.waiting import WAIT_S, poll
 
 LONGEST_S = 8 * WAIT_S  # libraries and a model are loaded, and the model thinks on few cores
-
-
-def answers(home: Path) -> list[Any]:
-    """What the agent has said in the chat so far."""
-    rows = call(home, "/api/chats/ann/transcript")["messages"]
-    return [row["content"] for row in rows if row["role"] == "assistant"]
 
 
 async def test_the_real_local_model_answers_through_a_real_gateway(tmp_path: Path) -> None:
@@ -31,5 +24,5 @@ async def test_the_real_local_model_answers_through_a_real_gateway(tmp_path: Pat
         loaded = packages(gateway.output)
     assert said[0].strip()
     assert message["turn"]["state"] == "answered", json.dumps(message)
-    assert ("pydantic_ai" in loaded, "xllamacpp" in loaded) == (True, False)
+    assert loaded & OPTIONAL == set()
     assert "xllamacpp" not in sys.modules

@@ -9,18 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-import pydantic_ai.models.openai  # noqa: F401  the fork server loads it once for all processes
-from pydantic_ai.messages import ModelMessagesTypeAdapter
-
 from everturn.agent.llm.agent import LlmAgent
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.toolbox import Tool, ToolPlace
 from everturn.model import Effect, Json
 from everturn.testing.model import LoggedRequest, read_log
 
-ModelMessagesTypeAdapter.dump_json(
-    []
-)  # the first use is what takes long: of this, too, the fork server pays for all processes
 SCHEMA: Json = {"type": "object", "properties": {"line": {"type": "string"}}, "required": ["line"]}
 
 

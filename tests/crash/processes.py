@@ -27,12 +27,7 @@ CONTEXT.set_forkserver_preload(
         "tests.crash.streaming",
         "everturn.store.sqlite",
         "everturn.store.postgres",
-        # What the first request to a model would import.
-        "pydantic_ai.providers.openai",
-        "openai.resources.chat.completions.completions",
-        "genai_prices.data",
         "anyio._backends._asyncio",
-        "jiter",
     ]
 )
 LONGEST_S = 4 * WAIT_S  # longer than any of them waits itself

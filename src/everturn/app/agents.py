@@ -213,11 +213,9 @@ class _Making:
         )
 
     def _language_model(self, settings: LlmSettings, tools: Sequence[ToolSource]) -> Agent:
-        try:
-            from everturn.agent.llm.agent import LlmAgent
-            from everturn.agent.llm.providers import AgentModels
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"a language model needs {error.name}: install everturn[llm]") from None
+        from everturn.agent.llm.agent import LlmAgent
+        from everturn.agent.llm.providers import AgentModels
+
         return LlmAgent(settings, tools, self._given.clock, models=AgentModels(settings, self._given.cache))
 
     def _make_local(self, config: AgentConfig, table: str) -> Agent:

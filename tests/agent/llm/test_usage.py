@@ -8,8 +8,10 @@ import pytest
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage
 
-from everturn.agent.llm.calls import usage_of
-from everturn.agent.llm.providers import build_model, call_settings
+from everturn.agent.llm.chat.client import ChatModel
+from everturn.agent.llm.library import LibraryModel, call_settings, usage_of
+from everturn.agent.llm.prices import Prices, TokenCounts
+from everturn.agent.llm.providers import build_model
 from everturn.agent.llm.settings import LlmSettings
 from everturn.errors import ConfigError
 from everturn.model import Attachment
@@ -36,6 +38,21 @@ def test_a_known_model_has_a_price_and_an_unknown_one_has_none() -> None:
     assert unknown.cost is None
 
 
+@pytest.mark.parametrize(
+    ("name", "url", "known"),
+    [
+        ("gpt-4o", "https://api.openai.com/v1/", True),
+        ("gpt-4o", "http://127.0.0.1:1/v1", True),
+        ("no-such-model", "https://api.openai.com/v1/", False),
+    ],
+)
+async def test_our_own_client_knows_the_same_prices(name: str, url: str, known: bool) -> None:  # noqa: FBT001
+    theirs = usage_of(ModelResponse(parts=[], usage=USED, model_name=name, provider_name="openai", provider_url=url))
+    counts = TokenCounts(USED.input_tokens, USED.output_tokens, USED.cache_read_tokens)
+    assert await Prices("openai", url, known=True).usage(name, counts) == theirs
+    assert (theirs.cost is not None) is known
+
+
 @pytest.mark.parametrize("name", ["gpt", ":x", "x:", "nobody:knows"])
 def test_a_model_that_cannot_be_used_is_a_wrong_setting(name: str) -> None:
     with pytest.raises(ConfigError, match="model"):
@@ -44,13 +61,22 @@ def test_a_model_that_cannot_be_used_is_a_wrong_setting(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["openai:other", "openai-chat:other", "openai-responses:other"])
 def test_a_private_server_gets_its_own_key_whatever_the_protocol_is_called(name: str) -> None:
-    model: Any = build_model(name, PRIVATE)
-    assert (str(model.client.base_url), model.client.api_key) == ("http://127.0.0.1:1/v1/", "sk-private-123456")
+    assert key_and_address(build_model(name, PRIVATE)) == ("sk-private-123456", "http://127.0.0.1:1/v1")
 
 
 def test_a_private_server_without_a_key_is_sent_none_of_a_variable() -> None:
-    model: Any = build_model("ollama:x", LlmSettings(model="ollama:x", base_url="http://127.0.0.1:1/v1"))
-    assert model.client.api_key == "no-key-needed"
+    for name in ("ollama:x", "openai:x"):
+        model = build_model(name, LlmSettings(model=name, base_url="http://127.0.0.1:1/v1"))
+        assert key_and_address(model) == ("no-key-needed", "http://127.0.0.1:1/v1")
+
+
+def key_and_address(model: Any) -> tuple[str, str]:
+    """The key that a client sends, and where it sends it."""
+    if isinstance(model, ChatModel):
+        return model.key, model.base_url
+    assert isinstance(model, LibraryModel)
+    client: Any = getattr(model.model, "client")  # noqa: B009  only some of the library's models have one
+    return client.api_key, str(client.base_url).rstrip("/")
 
 
 def test_a_provider_that_the_settings_do_not_name_is_never_asked() -> None:
@@ -67,11 +93,10 @@ def test_a_settings_value_never_shows_its_key() -> None:
 
 def test_caches_are_asked_for_where_the_provider_has_them() -> None:
     settings = LlmSettings(model="anthropic:x", max_output_tokens=5)
-    assert call_settings("anthropic:x", settings, "s")["max_tokens"] == 5
-    assert "anthropic_cache" in call_settings("anthropic:x", settings, "s")
-    assert call_settings("openai:y", settings, "s").get("openai_prompt_cache_key") == "s"
-    own = LlmSettings(model="openai:x", base_url="http://127.0.0.1:1/v1")
-    assert call_settings("openai:x", own, "s") == {"max_retries": 0}
+    assert call_settings("anthropic:x", settings)["max_tokens"] == 5
+    assert "anthropic_cache" in call_settings("anthropic:x", settings)
+    own = LlmSettings(model="anthropic:x", base_url="http://127.0.0.1:1/v1")
+    assert "anthropic_cache_messages" in call_settings("anthropic:x", own)
 
 
 def used() -> Op[tuple[int, int]]:

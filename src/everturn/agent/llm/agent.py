@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-
-from pydantic_ai.messages import ModelResponse, ToolCallPart
 
 from everturn.agent import rules
 from everturn.agent.interface import Answer, TurnContext
-from everturn.agent.llm.asking import ModelCaller, ModelInput
+from everturn.agent.llm.asking import Conversation, ModelCaller
 from everturn.agent.llm.compacting import Compacting
 from everturn.agent.llm.freezing import Prompt, frozen_prompt, with_extras
 from everturn.agent.llm.providers import AgentModels
-from everturn.agent.llm.rendering import Anchored, arguments_of, as_kept, extra_of
+from everturn.agent.llm.rendering import Anchored
+from everturn.agent.llm.replies import ModelAnswer, arguments_of, as_kept, extra_of
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.rules import CallOutcome
 from everturn.agent.toolbox import Toolbox, ToolSource
@@ -61,8 +60,9 @@ class LlmAgent:
         self._compacting = Compacting(settings, self._asking)
 
     def start(self) -> None:
-        """Let the MCP servers among the tools begin to start, so that the first turn finds their tools."""
+        """Let the MCP servers among the tools begin to start, so that the first turn finds their tools; and the model's client."""
         Toolbox.of(self._sources)
+        self._models.get(self._settings.model).start()
 
     async def close(self) -> None:
         """Close the connections to the providers."""
@@ -76,11 +76,11 @@ class LlmAgent:
             await turn.settle(run, work.toolbox.judge)
         while work.steps < self._settings.max_steps:
             got = await self._asking.ask(turn, partial(self._given, work), partial(self._shortened, work))
-            said, asks = _own_first(got.response, work.functions)
-            response = _with_own_ids(said, got.given.rows, work)
-            calls = _calls(said, response, work.toolbox)
-            text = response.text or ""
-            extra = extra_of(response, text, calls)
+            said, asks = _own_first(got.answer, work.functions)
+            answer = _with_own_ids(said, got.given.rows, work)
+            calls = _calls(said, answer, work.toolbox)
+            text = answer.text
+            extra = extra_of(answer, text, calls)
             if asks or not calls:
                 cut = got.kind is not CallOutcome.ANSWERED
                 return Answer(text, extra, got.used, cut=cut, calls=tuple(calls))
@@ -96,13 +96,13 @@ class LlmAgent:
 
     async def describe(self, turn: TurnContext, question: str) -> str:
         """Ask the model once, outside the conversation; empty when that fails or a spending limit is reached."""
-        given = ModelInput([Message(role="user", content=question)], "", ())
+        given = Conversation([Message(role="user", content=question)], "", ())
         try:
-            failure, response = await self._asking.once(turn, given)
+            failure, answer = await self._asking.once(turn, given)
         except Spent:
             return ""
         await turn.session.called_apart(failure.used)
-        return (response.text or "") if response is not None else ""
+        return answer.text if answer is not None else ""
 
     async def _begin(self, turn: TurnContext) -> Work:
         toolbox = Toolbox.of(self._sources)
@@ -112,7 +112,7 @@ class LlmAgent:
         used = await turn.session.used_ids() if turn.attempt > 1 else set()
         return Work(turn, prompt, toolbox, steps, used, functions)
 
-    async def _given(self, work: Work) -> ModelInput:
+    async def _given(self, work: Work) -> Conversation:
         """The next request's input: with the messages that arrived meanwhile, compacted if it became too long."""
         turn, prompt = work.turn, work.prompt
         await turn.joined()
@@ -121,34 +121,29 @@ class LlmAgent:
             rows = await turn.history(HISTORY_ROWS)
         if turn.note and work.anchored_in != turn.session_id:
             work.anchor, work.anchored_in = Anchored(turn.note, len(arranged(rows))), turn.session_id
-        return ModelInput(rows, prompt.system, prompt.tools, prompt.text, work.anchor)
+        return Conversation(rows, prompt.system, prompt.tools, prompt.text, work.anchor)
 
     async def _shortened(self, work: Work) -> bool:
         """Compact, because the provider says that the conversation is too long."""
         return await self._compacting.shorten(work.turn, await work.turn.history(HISTORY_ROWS))
 
 
-def _own_first(response: ModelResponse, functions: Collection[str]) -> tuple[ModelResponse, bool]:
-    """The part of a response that is kept, and whether it calls functions of the API client. Where it also calls our tools,
+def _own_first(answer: ModelAnswer, functions: Collection[str]) -> tuple[ModelAnswer, bool]:
+    """The part of an answer that is kept, and whether it calls functions of the API client. Where it also calls our tools,
     those run first: the model calls the client's functions again when it has their results.
     """
-    theirs = [part for part in response.parts if isinstance(part, ToolCallPart) and part.tool_name in functions]
-    every = [part for part in response.parts if isinstance(part, ToolCallPart)]
-    if len(theirs) in {0, len(every)}:
-        return response, bool(theirs)
-    return replace(response, parts=[part for part in response.parts if part not in theirs]), False
+    theirs = [part for part in answer.calls if part["tool_name"] in functions]
+    if len(theirs) in {0, len(answer.calls)}:
+        return answer, bool(theirs)
+    return answer.with_only(lambda part: part not in theirs), False
 
 
-def _with_own_ids(response: ModelResponse, rows: Sequence[Message], work: Work) -> ModelResponse:
+def _with_own_ids(answer: ModelAnswer, rows: Sequence[Message], work: Work) -> ModelAnswer:
     used = {call.id for row in rows for call in row.calls} | work.used
-    return as_kept(response, used, f"{work.turn.id}-{rows[-1].seq if rows else 0}")
+    return as_kept(answer, used, f"{work.turn.id}-{rows[-1].seq if rows else 0}")
 
 
-def _calls(said: ModelResponse, kept: ModelResponse, toolbox: Toolbox) -> list[ToolCall]:
+def _calls(said: ModelAnswer, kept: ModelAnswer, toolbox: Toolbox) -> list[ToolCall]:
     """The calls with the ids that are kept, and the arguments as the model wrote them: errors in them become results."""
-    pairs = zip(said.parts, kept.parts, strict=True)
-    return [
-        toolbox.call(own.tool_call_id, part.tool_name, arguments_of(part))
-        for part, own in pairs
-        if isinstance(part, ToolCallPart) and isinstance(own, ToolCallPart)
-    ]
+    pairs = zip(said.calls, kept.calls, strict=True)
+    return [toolbox.call(own["tool_call_id"], part["tool_name"], arguments_of(part)) for part, own in pairs]

@@ -6,16 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
-from pydantic_ai.messages import ModelResponse, TextPart
-from pydantic_ai.tools import ToolDefinition
-from pydantic_ai.usage import RequestUsage
 
 from everturn.agent.interface import NO_USAGE, TurnContext
-from everturn.agent.llm.calls import CallWatch, ProviderRequest, call_model, judged, usage_of
+from everturn.agent.llm.calls import CallWatch, call_model
 from everturn.agent.llm.failures import ModelFailure, failure_of
+from everturn.agent.llm.freezing import FrozenTool
 from everturn.agent.llm.pictures import pictures_of
-from everturn.agent.llm.providers import AgentModels, call_settings
+from everturn.agent.llm.providers import AgentModels
 from everturn.agent.llm.rendering import Anchored, rendered
+from everturn.agent.llm.replies import TEXT, ModelAnswer, ModelInput
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.rules import (
     LONG_WAIT_S,
@@ -41,23 +40,23 @@ LIKELY_OUTPUT_TOKENS = 1_000  # what an answer is expected to use where the sett
 
 
 @dataclass(frozen=True, slots=True)
-class ModelInput:
-    """What a model is given: the conversation, and the session's frozen prompt and tools."""
+class Conversation:
+    """What is said to a model: the conversation, and the session's frozen prompt and tools."""
 
     rows: Sequence[Message]
     system: str
-    tools: Sequence[ToolDefinition]
+    tools: Sequence[FrozenTool]
     frozen: str = ""
     note: Anchored | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """A response and how it was obtained."""
+    """An answer and how it was obtained."""
 
     kind: CallOutcome
-    response: ModelResponse
-    given: ModelInput
+    answer: ModelAnswer
+    given: Conversation
     used: Usage  # what is still to be counted of it
 
 
@@ -91,20 +90,20 @@ class ModelCaller:
         self._chance = chance
 
     async def ask(
-        self, turn: TurnContext, current: Callable[[], Awaitable[ModelInput]], compact: Callable[[], Awaitable[bool]]
+        self, turn: TurnContext, current: Callable[[], Awaitable[Conversation]], compact: Callable[[], Awaitable[bool]]
     ) -> Got:
         """Ask until there is a response. Raises Unanswerable, with a text for the user, when there is none."""
         place = FallbackPosition(self.names(turn))
         while True:
             given = await current()
-            failure, response = await self._try(turn, place.name, given)
-            if response is not None and self._good(failure.kind, response):
-                return Got(failure.kind, response, given, usage_of(response))
+            failure, answer = await self._try(turn, place.name, given)
+            if answer is not None and _good(answer):
+                return Got(failure.kind, answer, given, answer.used)
             place.failed += 1
             if not await self._goes_on(turn, place, failure, compact):
-                return Got(failure.kind, self._last(place, failure, response), given, NO_USAGE)
+                return Got(failure.kind, self._last(place, failure, answer), given, NO_USAGE)
 
-    async def once(self, turn: TurnContext, given: ModelInput) -> tuple[ModelFailure, ModelResponse | None]:
+    async def once(self, turn: TurnContext, given: Conversation) -> tuple[ModelFailure, ModelAnswer | None]:
         """Call the first model once, without streaming to the user and without a retry."""
         return await self._try(turn, self.names(turn)[0], given, show=lambda _: None)
 
@@ -113,12 +112,9 @@ class ModelCaller:
         first = turn.session.model or self._settings.model
         return list(dict.fromkeys((first, *self._settings.fallback)))
 
-    def _good(self, kind: CallOutcome, response: ModelResponse) -> bool:
-        return kind is CallOutcome.ANSWERED or (kind is CallOutcome.LENGTH and bool((response.text or "").strip()))
-
     async def _try(
-        self, turn: TurnContext, name: str, given: ModelInput, show: Callable[[str], None] | None = None
-    ) -> tuple[ModelFailure, ModelResponse | None]:
+        self, turn: TurnContext, name: str, given: Conversation, show: Callable[[str], None] | None = None
+    ) -> tuple[ModelFailure, ModelAnswer | None]:
         settings, plan, used = self._settings, NO_USAGE, NO_USAGE
 
         def active() -> None:
@@ -130,27 +126,18 @@ class ModelCaller:
         try:
             async with self._models.using(name, turn.session_id) as model:
                 pictures = await pictures_of(given.rows, settings.uploads) if sees(name, settings.images) else None
-                messages = rendered(given.rows, given.system, model.system, given.note, pictures)
-                request = ProviderRequest(model, messages, given.tools, call_settings(name, settings, turn.session_id))
-                plan = self._plan(given, model.model_name, model.system)
+                messages = rendered(given.rows, given.system, model.provider, given.note, pictures)
+                tokens = estimated_tokens(given.rows, given.frozen or given.system)
+                plan = await model.plan(tokens, settings.max_output_tokens or LIKELY_OUTPUT_TOKENS)
                 await turn.calling(plan)
-                response = await call_model(request, watch)
+                answer = await call_model(model, ModelInput(messages, given.tools, turn.session_id), watch)
         except ConfigError as error:
             return ModelFailure(CallOutcome.MISSING, str(error)), None
         except EverturnError:
             raise  # the store's, or a spending limit: not the model's failure
         except Exception as error:  # noqa: BLE001  whatever a provider or its library does has its row in the table
             return replace(failure_of(error, (settings.api_key,)), used=used), None
-        said = usage_of(response)
-        return ModelFailure(judged(response), used=said if said.output_tokens else plan), response
-
-    def _plan(self, given: ModelInput, model: str, provider: str) -> Usage:
-        """The usage to reserve before the call."""
-        tokens = estimated_tokens(given.rows, given.frozen or given.system)
-        likely = RequestUsage(
-            input_tokens=tokens, output_tokens=self._settings.max_output_tokens or LIKELY_OUTPUT_TOKENS
-        )
-        return usage_of(ModelResponse(parts=[], usage=likely, model_name=model, provider_name=provider))
+        return ModelFailure(answer.outcome, used=answer.used if answer.used.output_tokens else plan), answer
 
     async def _goes_on(
         self, turn: TurnContext, place: FallbackPosition, failure: ModelFailure, compact: Callable[[], Awaitable[bool]]
@@ -190,9 +177,14 @@ class ModelCaller:
             await turn.notify(waiting(kind, wait_s, place.failed, self._settings.retries))
         await self._clock.sleep(wait_s)
 
-    def _last(self, place: FallbackPosition, failure: ModelFailure, response: ModelResponse | None) -> ModelResponse:
+    def _last(self, place: FallbackPosition, failure: ModelFailure, answer: ModelAnswer | None) -> ModelAnswer:
         """The incomplete answer where there is one; its calls may be incomplete too, and are left out."""
-        if response is not None and OUTCOMES[failure.kind].last is AtLast.AS_CUT and (response.text or "").strip():
-            return replace(response, parts=[part for part in response.parts if isinstance(part, TextPart)])
+        if answer is not None and OUTCOMES[failure.kind].last is AtLast.AS_CUT and answer.text.strip():
+            return answer.with_only(lambda part: part["part_kind"] == TEXT)
         asked = FailedCall(place.name, place.failed, self._settings.api_key_env, failure.detail)
         raise Unanswerable(no_answer(failure.kind, asked), failure.kind)
+
+
+def _good(answer: ModelAnswer) -> bool:
+    cut = answer.outcome is CallOutcome.LENGTH and bool(answer.text.strip())
+    return cut or answer.outcome is CallOutcome.ANSWERED

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everturn.agent.interface import TurnContext
-from everturn.agent.llm.asking import ModelCaller, ModelInput
-from everturn.agent.llm.calls import usage_of
+from everturn.agent.llm.asking import Conversation, ModelCaller
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.rules import CallOutcome
 from everturn.model import Message
@@ -44,12 +43,12 @@ class Compacting:
             return False
         room = int(self._settings.compact_at * self._settings.context_tokens) * _CHARS_OF_A_TOKEN
         text = SUMMARISE + to_summarise(rows[:-keep], room)
-        failure, response = await self._asking.once(
-            turn, ModelInput([Message(role="user", content=text, seq=1)], "", [])
+        failure, answer = await self._asking.once(
+            turn, Conversation([Message(role="user", content=text, seq=1)], "", [])
         )
-        summary = (response.text or "").strip() if response is not None else ""
-        if response is None or not summary or failure.kind not in {CallOutcome.ANSWERED, CallOutcome.LENGTH}:
+        summary = answer.text.strip() if answer is not None else ""
+        if answer is None or not summary or failure.kind not in {CallOutcome.ANSWERED, CallOutcome.LENGTH}:
             await turn.session.compaction_failed(failure.detail or failure.kind, failure.used)
             return False
-        await turn.session.compact(summary, keep, usage_of(response))
+        await turn.session.compact(summary, keep, answer.used)
         return True

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
-from pydantic_ai.tools import ToolDefinition
 
 from everturn.agent.interface import TurnContext
 from everturn.agent.llm.settings import LlmSettings
@@ -37,7 +36,7 @@ class Prompt:
 
     text: str  # as it is kept: for estimates
     system: str
-    tools: list[ToolDefinition]
+    tools: list[FrozenTool]
 
 
 async def frozen_prompt(turn: TurnContext, settings: LlmSettings, toolbox: Toolbox) -> Prompt:
@@ -52,7 +51,7 @@ async def frozen_prompt(turn: TurnContext, settings: LlmSettings, toolbox: Toolb
         frozen = msgspec.json.decode(kept, type=Frozen)
     except msgspec.MsgspecError:
         frozen = msgspec.json.decode(text, type=Frozen)  # damaged, or another kind of agent's
-    return Prompt(kept, frozen.system, [_definition(tool) for tool in frozen.tools])
+    return Prompt(kept, frozen.system, frozen.tools)
 
 
 def with_extras(prompt: Prompt, extras: RequestExtras) -> tuple[Prompt, frozenset[str]]:
@@ -64,7 +63,7 @@ def with_extras(prompt: Prompt, extras: RequestExtras) -> tuple[Prompt, frozense
         return prompt, frozenset()
     taken = {tool.name for tool in prompt.tools}
     theirs = [tool for tool in extras.tools if tool.name not in taken]
-    offered = [_definition(FrozenTool(tool.name, tool.description, tool.parameters)) for tool in theirs]
+    offered = [FrozenTool(tool.name, tool.description, tool.parameters) for tool in theirs]
     system = "\n\n".join(part for part in (prompt.system, extras.instructions) if part)
     text = prompt.text + extras.instructions + "".join(str(tool.parameters) for tool in theirs)
     return Prompt(text, system, [*prompt.tools, *offered]), frozenset(tool.name for tool in theirs)
@@ -74,7 +73,3 @@ def frozen_text(system: str, tools: Sequence[Tool]) -> str:
     """The same bytes for the same prompt and tools."""
     offered = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
     return json.dumps({"system": system, "tools": offered}, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-
-
-def _definition(tool: FrozenTool) -> ToolDefinition:
-    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.parameters)

@@ -8,16 +8,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pydantic_ai.messages import BinaryContent
-
 from everturn.agent.folder import Folder
+from everturn.agent.llm.rendering import Picture
 from everturn.agent.toolbox import ToolError
 from everturn.home.rules import HEAD_BYTES, Upload, shown, sniffed
 from everturn.model import Message
 
 MOST = 20  # in one request
 LARGEST = 5 * 1024 * 1024  # what every provider takes
-Pictures = Mapping[Upload, BinaryContent]
+Pictures = Mapping[Upload, Picture]
 
 
 async def pictures_of(rows: Sequence[Message], folder: Path | None) -> Pictures:
@@ -37,5 +36,5 @@ def _read(folder: Path, named: frozenset[Upload]) -> Pictures:
             continue  # gone, or too large: its address is in the text
         kind = sniffed(data[:HEAD_BYTES])
         if kind.startswith("image/"):
-            found[each] = BinaryContent(data=data, media_type=kind)
+            found[each] = Picture(data, kind)
     return found
