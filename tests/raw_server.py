@@ -77,7 +77,10 @@ Answers = Callable[[RawConnection], Awaitable[None]]
 class RawServer:
     """Listens on this machine; `answers` serves each connection, and its end closes it."""
 
-    def __init__(self, answers: Answers, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, answers: Answers, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        self._address = host, port
         self._answers = answers
         self._tls = tls
         self._serving: set[asyncio.Task[None]] = set()
@@ -99,7 +102,7 @@ class RawServer:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls, limit=1 << 20)
+        self._server = await asyncio.start_server(self._serve, *self._address, ssl=self._tls, limit=1 << 20)
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from everturn.http_route import ServerRoute, route_to
-from everturn.http_stream import HttpStreams, Posting, StreamBroken
+from everturn.http_stream import HttpStreams, Posting, StreamBroken, first_connected
 from tests.raw_server import (
     CHUNKED,
     END,
@@ -336,6 +336,21 @@ async def test_a_connection_that_takes_too_long_is_none() -> None:
     async with RawServer(RawConnection.gone) as server:  # it never speaks TLS
         with pytest.raises(StreamBroken, match=r"no connection to 127\.0\.0\.1 within"):
             await ask(HttpStreams(connect_s=0.05 * PATIENCE), posting(f"https://127.0.0.1:{server.port}"))
+
+
+async def test_an_address_that_leads_nowhere_costs_a_moment(tmp_path: Path) -> None:
+    """The first one accepts and never speaks, the second one refuses."""
+    own = OwnAuthority.made_in(tmp_path)
+    async with RawServer(always(HELLO), own.server) as server:
+        async with (
+            RawServer(RawConnection.gone, host="127.0.0.3", port=server.port),
+            within(WAIT_S, lambda: "no connection"),
+        ):
+            addresses = ["127.0.0.3", "127.0.0.2", "127.0.0.1"]
+            connection = await first_connected(addresses, server.port, own.trusted(), "127.0.0.1")
+            connection.transport.abort()
+        with pytest.raises(OSError, match="refused"):
+            await first_connected(["127.0.0.2", "127.0.0.3"], server.port, None, "x")
 
 
 async def test_a_server_is_believed_only_with_a_certificate_of_an_authority_that_is_trusted(tmp_path: Path) -> None:

@@ -10,10 +10,12 @@ import asyncio
 import math
 import os
 import re
+import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import cast
 
@@ -22,6 +24,7 @@ import httptools
 from everturn.http_route import ServerRoute
 
 CONNECT_S = 10.0  # name, connection, proxy and TLS together
+NEXT_ADDRESS_S = 0.25  # after this the next address of a server is tried, too
 IDLE_S = 30.0  # an unused connection is closed after this; servers keep them from 5 s to some minutes
 DRAIN_S = 2.0  # how long the end of a response that was read may take, so that its connection can be used again
 MOST_CONNECTIONS = 500  # of one route; further calls wait
@@ -449,9 +452,9 @@ class HttpStreams:
         loop, proxy = asyncio.get_running_loop(), route.proxy
         first = proxy or route
         context = await asyncio.to_thread(self._trusted) if route.tls or first.tls else None
-        _, connection = await loop.create_connection(
-            lambda: StreamConnection(loop), first.host, first.port, ssl=context if first.tls else None
-        )
+        found = await loop.getaddrinfo(first.host, first.port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        connection = await first_connected(addresses, first.port, context if first.tls else None, first.host)
         self._open.add(connection)
         try:
             if proxy is not None and context is not None and route.tls:
@@ -461,6 +464,50 @@ class HttpStreams:
             self._drop(connection)
             raise
         return connection
+
+
+async def first_connected(
+    addresses: Sequence[str], port: int, context: ssl.SSLContext | None, host: str
+) -> StreamConnection:
+    """Connect to the first address that answers; one that is slow to answer waits for no other. Raises OSError.
+
+    Where a name has addresses of a network that leads nowhere, as IPv6 sometimes does, it costs a quarter of a second.
+    """
+    loop = asyncio.get_running_loop()
+    families = [
+        [each for each in addresses if (":" in each) is six] for six in (":" in addresses[0], ":" not in addresses[0])
+    ]
+    left = [each for pair in zip_longest(*families) for each in pair if each is not None]
+    trying: set[asyncio.Task[tuple[asyncio.BaseTransport, StreamConnection]]] = set()
+    failed: BaseException | None = None
+    won: StreamConnection | None = None
+    try:
+        while won is None and (left or trying):
+            if left:
+                connecting = loop.create_connection(
+                    lambda: StreamConnection(loop),
+                    left.pop(0),
+                    port,
+                    ssl=context,
+                    server_hostname=host if context else None,
+                )
+                trying.add(asyncio.ensure_future(connecting))
+            done, trying = await asyncio.wait(
+                trying, timeout=NEXT_ADDRESS_S if left else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for each in done:
+                if (error := each.exception()) is not None:
+                    failed = error
+                elif won is None:
+                    won = each.result()[1]
+                else:
+                    each.result()[0].abort()  # type: ignore[attr-defined]  # both at once
+    finally:
+        for each in trying:
+            each.cancel()
+    if won is None:
+        raise failed or OSError("its name has no address")
+    return won
 
 
 def _kept_s(response: IncomingResponse) -> float:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from everturn.agent.llm.replies import as_kept, extra_of
 from tests.agent.llm.chat.recorded import STREAMS, asked, ours, streaming, theirs
 
 
@@ -20,3 +21,5 @@ async def test_both_clients_read_the_same_from_a_stream(name: str) -> None:
         old.used.input_tokens, old.used.output_tokens, old.used.cached_tokens,
     )  # fmt: skip
     assert seen[-1] == mine.text
+    kept = [as_kept(each, (), "t-1") for each in (mine, old)]
+    assert extra_of(kept[0], mine.text, ()) == extra_of(kept[1], old.text, ())
