@@ -293,6 +293,31 @@ class RequestExtras(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 NO_EXTRAS = RequestExtras()
 
 
+class HistoryPosition(msgspec.Struct, frozen=True):
+    """Up to where an agent knows a transcript of which it keeps what it made of the rows."""
+
+    session_id: str
+    seq: int = 0  # the last row that it knows
+    revision: int = 0  # of the transcript: it rises when rows are hidden, and all of it has to be read again
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """The rows of a transcript behind a position."""
+
+    rows: list[Message]
+    position: HistoryPosition  # of the last row
+    whole: bool  # these are all rows: the position that was given is of another session, or of an older revision
+
+
+class TurnOpening(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent that asks a model wants to know before its first request, in one read."""
+
+    frozen: str | None  # the session's frozen prompt; None: there is none yet
+    compaction_wanted: bool
+    extras: RequestExtras
+    history: History
+
+
 class Inbound(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A message as an adapter received it. `id` is unique within the platform account.
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from everturn.model import Message, RequestExtras, SessionSource, ToolCall, Usage
+from everturn.model import History, HistoryPosition, Message, RequestExtras, SessionSource, ToolCall, TurnOpening, Usage
 
 RunTool = Callable[[ToolCall, str], Awaitable[str]]
 """Runs one tool call. The second argument is an idempotency key: the same for every repetition of this call. A call that
@@ -127,6 +127,16 @@ class TurnContext(Protocol):
 
     async def history(self, last: int = 100) -> list[Message]:
         """The newest `last` rows of the transcript, oldest first, this turn's own rows included."""
+        ...
+
+    async def opening(self, known: HistoryPosition) -> TurnOpening:
+        """What an agent that asks a model wants to know before its first request, in one read. `known`: up to where it knows
+        the transcript; `HistoryPosition(turn.session_id)` for nothing of it.
+        """
+        ...
+
+    async def history_after(self, known: HistoryPosition) -> History:
+        """The rows of the transcript behind a position, or all of them where what is known is no longer true."""
         ...
 
     async def own(self) -> list[Message]:

@@ -13,13 +13,25 @@ from everturn.inbox.attachments import Attachments
 from everturn.inbox.rows.attachments import extras_of_messages
 from everturn.inbox.rows.steering import steer_waits
 from everturn.inbox.rules import NEW_MESSAGE, OUTCOME_UNKNOWN
-from everturn.model import Effect, Message, RequestExtras, RowOutcome, SessionSource, ToolCall, Usage
+from everturn.model import (
+    Effect,
+    History,
+    HistoryPosition,
+    Message,
+    RequestExtras,
+    RowOutcome,
+    SessionSource,
+    ToolCall,
+    TurnOpening,
+    Usage,
+)
 from everturn.outbox.rules.text import storable, utf16
 from everturn.people.rules.access import author_of
-from everturn.sessions.rows.entries import last_messages, transcript
+from everturn.sessions.rows.entries import history_after, last_messages, transcript
 from everturn.turns.approvals import request_approval
 from everturn.turns.attempt import Attempt, SessionResources, join_waiting, notify, used_calls
 from everturn.turns.rows.approvals import May, decided_calls
+from everturn.turns.rows.opening import read_opening
 from everturn.turns.rows.spending import Plan
 from everturn.turns.rows.turns import (
     begin_effect,
@@ -94,6 +106,19 @@ class JournaledTurn:
     async def history(self, last: int = 100) -> list[Message]:
         """The newest rows of the transcript, oldest first."""
         return await self._store.read(last_messages, self._attempt.begun.session_id, last)
+
+    async def opening(self, known: HistoryPosition) -> TurnOpening:
+        """The session's prompt, the rows behind a position, and the request extras, in one read."""
+        return await self._store.read(read_opening, self._here(known), self._attempt.begun.inbox)
+
+    async def history_after(self, known: HistoryPosition) -> History:
+        """The rows behind a position."""
+        return await self._store.read(history_after, self._here(known))
+
+    def _here(self, known: HistoryPosition) -> HistoryPosition:
+        """The position, if it is of the turn's session, which a compaction may have changed."""
+        here = self._attempt.begun.session_id
+        return known if known.session_id == here else HistoryPosition(here)
 
     async def own(self) -> list[Message]:
         """This turn's committed rows. A first attempt without steps has only the user's message and reads nothing."""

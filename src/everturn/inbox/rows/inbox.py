@@ -99,6 +99,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: AcceptOutcome
     key: str
     begun: StartedTurn | None = None
+    at: float = 0.0  # when the message was accepted that began its turn
     events: tuple[Event, ...] = ()
     busy: str | None = None  # what it does to the turn behind which it is queued
     stopped: int | None = None  # the turn that it ended
@@ -140,7 +141,7 @@ def _accept(arrival: Arrival, queue_limit: int, start: Start | None) -> Op[Accep
         attachments=arrival.attachments,
     )  # fmt: skip
     begun = yield from start_turn(entry, [row], start, facts)
-    return Accepted(outcome=AcceptOutcome.ACCEPTED, key=arrival.key, begun=begun, events=begun.events)
+    return Accepted(outcome=AcceptOutcome.ACCEPTED, key=arrival.key, begun=begun, at=arrival.at, events=begun.events)
 
 
 def _deny(arrival: Arrival, welcome: AccessVerdict) -> Op[Accepted]:
@@ -271,8 +272,9 @@ def _accepted_before(arrival: Arrival, start: Start | None) -> Op[Accepted]:
     notice = yield sql("SELECT 1 FROM outbox WHERE id=$1", arrival.id)
     stopped = (yield from ended_by(arrival.key, arrival.id)) if notice else None
     return Accepted(
-        outcome=AcceptOutcome.ACCEPTED, key=arrival.key, begun=begun, events=events, stopped=stopped, spoke=bool(notice)
-    )
+        outcome=AcceptOutcome.ACCEPTED, key=arrival.key, begun=begun, at=arrival.at, events=events, stopped=stopped,
+        spoke=bool(notice),
+    )  # fmt: skip
 
 
 def move_cursor(platform: str, account: str, value: str, at: float) -> Op[None]:

@@ -6,7 +6,8 @@ Errors are in the OpenAI format, too, which clients turn into their typed except
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import msgspec
@@ -174,24 +175,33 @@ class Following:
         self._heartbeat_s = heartbeat_s
         self._watches: set[object] = set()
 
-    async def ended(
-        self, request: RequestRow, audience: Audience, admitted: Callable[[], Awaitable[bool]] | None
-    ) -> tuple[RequestRow, Ended]:
-        """Wait until there is an answer, or an error. Watches before it reads, so that no change is missed."""
-        watch = self._hub.watch(request.key)
+    @contextmanager
+    def watch(self, key: str) -> Iterator[object]:
+        """Watch a key. What is read or stored after that misses no change."""
+        watch = self._hub.watch(key)
         self._watches.add(watch)
         try:
-            while True:
-                now = await self._store.read(request_by_id, request.id, self._platform) or request
-                if admitted is not None and not await admitted():
-                    raise not_possible(401, "this key was revoked")
-                found = verdict(now.seen)
-                if not isinstance(found, Pending):
-                    return now, found
-                await self._until_news(watch, now, audience)
+            yield watch
         finally:
             self._watches.discard(watch)
-            self._hub.leave(watch, request.key)
+            self._hub.leave(watch, key)
+
+    async def ended(
+        self,
+        request: RequestRow,
+        audience: Audience,
+        admitted: Callable[[], Awaitable[bool]] | None,
+        watch: object,
+    ) -> tuple[RequestRow, Ended]:
+        """Wait until there is an answer, or an error. `request` is as it was since the watch began."""
+        now = request
+        while isinstance(found := verdict(now.seen), Pending):
+            await self._until_news(watch, now, audience)
+            newer = await self._store.read(request_by_id, request.id, self._platform)
+            now = newer if newer is not None else now
+            if admitted is not None and not await admitted():
+                raise not_possible(401, "this key was revoked")
+        return now, found
 
     def recheck_access(self) -> None:
         """Let every waiting request check its key again, after a key was revoked."""
@@ -239,6 +249,8 @@ class ChatStream(Stream):
         self._head = {**_head(request, model), "object": "chat.completion.chunk"}
         self._usage = include_usage
         self._shown = ""
+        # Of the frames only the text differs: what stands around it is made once. The choice is first: its text is the first empty one.
+        self._before, self._after = self._frame({"content": ""}, None).split(b'""', 1)
 
     async def begin(self) -> None:
         """Send the response head, and the role."""
@@ -250,7 +262,7 @@ class ChatStream(Stream):
         more = grown(self._shown, text)
         self._shown = text
         if more:
-            await self._chunk({"content": more})
+            await self.emit(self._before + encode(more) + self._after)
 
     async def end(self, _request: RequestRow, answer: FinishedAnswer) -> None:
         """Send the rest of the answer, its calls, and the finish reason."""
@@ -260,17 +272,21 @@ class ChatStream(Stream):
             await self._chunk({"tool_calls": [{"index": place, **_tool_call(call)}]})
         await self._chunk({}, answer.finish)
         if self._usage:
-            await self.data({**self._head, "choices": [], "usage": usage_json(answer.usage)})
+            await self.emit(_data({**self._head, "choices": [], "usage": usage_json(answer.usage)}))
         await self.emit(DONE)
         await self.close()
 
     async def _chunk(self, delta: Json, finish: str | None = None) -> None:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        await self.data({**self._head, "choices": [choice], **({"usage": None} if self._usage else {})})
+        await self.emit(self._frame(delta, finish))
 
-    async def data(self, value: Json) -> None:
-        """Send one event."""
-        await self.emit(b"data: " + encode(value) + b"\n\n")
+    def _frame(self, delta: Json, finish: str | None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return _data({"choices": [choice], **self._head, **({"usage": None} if self._usage else {})})
+
+
+def _data(value: Json) -> bytes:
+    """One event."""
+    return b"data: " + encode(value) + b"\n\n"
 
 
 def _head(request: RequestRow, model: str) -> Json:

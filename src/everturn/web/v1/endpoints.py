@@ -35,7 +35,7 @@ from everturn.web.v1.answers import (
     response,
     stopping,
 )
-from everturn.web.v1.rows import RequestRow, calls_asked, first_start, request_by_id, request_by_name
+from everturn.web.v1.rows import RequestRow, begun_request, calls_asked, first_start, request_by_id, request_by_name
 from everturn.web.v1.rules import (
     CompletionError,
     FinishedAnswer,
@@ -236,14 +236,13 @@ class V1:
             check_results(said, await self._store.read(calls_asked, key), param)
         return said
 
-    async def _stored(self, call: V1Call) -> RequestRow:
-        """Store the request, unless it was stored before, and return its row."""
-        inbound = await self._inbound(call)
+    async def _stored(self, inbound: Inbound) -> RequestRow:
+        """Store the request, unless it was stored before, and return its row. One whose turn began with that is not read back."""
         try:
-            await self._accept(inbound)
+            accepted = await self._accept(inbound)
         except (Conflict, Full, TooLong, StoreUnavailable) as error:
             raise NotPossible(not_accepted(error)) from None
-        found = await self._store.read(request_by_name, inbound.id, self._platform)
+        found = begun_request(accepted, inbound) or await self._store.read(request_by_name, inbound.id, self._platform)
         if found is None:
             raise not_possible(503, "the request was stored but cannot be found; send it again")
         return found
@@ -253,19 +252,24 @@ class V1:
         if not may_take(self._clients[call.client], MOST_OF_ONE, MOST_OPEN - len(self._open)):
             await answer(send, error_reply(429, "too many of your requests wait for an answer", retry_after(FULL_S)))
             return
-        request = await self._stored(call)
-        if self._closing:  # meanwhile: nothing would end it
-            raise NotPossible(stopping())
-        exchange = _Exchange(self.following, call, request, send)
+        inbound = await self._inbound(call)
+        # Watched before it is stored, a direct chat's key by no isolation: no change is missed, and nothing is read for it.
+        with self.following.watch(session_key(inbound.source, agent=call.asked.model)) as watch:
+            request = await self._stored(inbound)
+            if self._closing:  # meanwhile: nothing would end it
+                raise NotPossible(stopping())
+            await self._exchange(_Exchange(self.following, call, request, watch, send), call.client, receive)
+
+    async def _exchange(self, exchange: _Exchange, client: str, receive: Receive) -> None:
         working = asyncio.ensure_future(exchange.run())
         left = asyncio.ensure_future(until_gone(receive))
-        self._open[working] = call.client
-        self._clients[call.client] += 1
+        self._open[working] = client
+        self._clients[client] += 1
         try:
             await asyncio.wait({working, left}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._open[working]
-            self._clients[call.client] -= 1
+            self._clients[client] -= 1
             left.cancel()
             working.cancel()
             await asyncio.wait({working, left})
@@ -276,8 +280,9 @@ class V1:
 class _Exchange:
     """Follows one request and sends its answer."""
 
-    def __init__(self, following: Following, call: V1Call, request: RequestRow, send: Send) -> None:
+    def __init__(self, following: Following, call: V1Call, request: RequestRow, watch: object, send: Send) -> None:
         self._following = following
+        self._watch = watch
         self._call = call
         self._request = request
         self._send = send
@@ -295,7 +300,7 @@ class _Exchange:
         if self._stream is not None and not isinstance(found, CompletionError):
             await self._stream.begin()
         audience = self._stream if self._stream is not None and self._stream.started else NoAudience()
-        request, ended = await self._following.ended(self._request, audience, self._call.admitted)
+        request, ended = await self._following.ended(self._request, audience, self._call.admitted, self._watch)
         if isinstance(ended, FinishedAnswer):
             await self._answered(request, ended)
         else:

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from everturn.inbox.rows.attachments import extras_of
-from everturn.model import RequestExtras, SessionSource, TurnState, Usage
+from everturn.inbox.rows.inbox import Accepted
+from everturn.model import NO_EXTRAS, Inbound, InboxState, RequestExtras, SessionSource, TurnState, Usage
 from everturn.sessions.rows.entries import calls_of, find_entry, last_messages, source_of
 from everturn.store.interface import Op, Row, sql
 from everturn.web.v1.rules import RequestProgress
@@ -40,6 +41,17 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     turn: int | None
     ended_at: float | None
     seen: RequestProgress
+
+
+def begun_request(accepted: Accepted, inbound: Inbound) -> RequestRow | None:
+    """The row of a request whose turn began with the commit that stored it; None for any other, which has to be read."""
+    begun = accepted.begun
+    if begun is None or len(begun.inbox) != 1 or begun.key != accepted.key:
+        return None
+    return RequestRow(
+        id=begun.inbox[0], key=begun.key, at=accepted.at, source=inbound.source, extras=inbound.extras or NO_EXTRAS,
+        turn=begun.turn, ended_at=None, seen=RequestProgress(inbox=InboxState.CLAIMED, turn=TurnState.RUNNING),
+    )  # fmt: skip
 
 
 def request_by_id(number: int, platform: str) -> Op[RequestRow | None]:
