@@ -9,9 +9,7 @@ from everturn.model import HistoryPosition, TurnOpening
 from everturn.sessions.rows.entries import rows_of_revision
 from everturn.store.interface import Op, sql
 
-SESSION = (
-    "SELECT s.revision, s.compact_wanted, f.text FROM session s LEFT JOIN frozen f ON f.hash=s.frozen WHERE s.session_id=$1"
-)
+SESSION = "SELECT s.revision, s.compact_wanted, f.text FROM session s LEFT JOIN frozen f ON f.hash=s.frozen WHERE s.session_id=$1"
 
 
 def read_opening(known: HistoryPosition, inbox: Sequence[int]) -> Op[TurnOpening]:

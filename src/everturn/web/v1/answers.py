@@ -162,6 +162,35 @@ class _Recheck:
     """A signal without an event: check access again."""
 
 
+class _Quiet:
+    """Signals that nothing was shown for a while. One timer for a whole stream: setting one for each token would cost more than
+    to show it.
+    """
+
+    def __init__(self, watch: object, after_s: float) -> None:
+        self._watch = watch
+        self._after_s = after_s
+        self._loop = asyncio.get_running_loop()
+        self._at = self._loop.time()
+        self._timer = self._loop.call_later(after_s, self._look)
+
+    def shown(self) -> None:
+        """Begin to wait anew."""
+        self._at = self._loop.time()
+
+    def _look(self) -> None:
+        left_s = self._at + self._after_s - self._loop.time()
+        if left_s <= 0:
+            self._at += self._after_s - left_s
+            left_s = self._after_s
+            self._watch.put(self)  # type: ignore[attr-defined]
+        self._timer = self._loop.call_later(left_s, self._look)
+
+    def end(self) -> None:
+        """Signal no more."""
+        self._timer.cancel()
+
+
 class Following:
     """Follows requests of one platform to their end; many clients may follow one, and all get the same end.
 
@@ -194,13 +223,16 @@ class Following:
         watch: object,
     ) -> tuple[RequestRow, Ended]:
         """Wait until there is an answer, or an error. `request` is as it was since the watch began."""
-        now = request
-        while isinstance(found := verdict(now.seen), Pending):
-            await self._until_news(watch, now, audience)
-            newer = await self._store.read(request_by_id, request.id, self._platform)
-            now = newer if newer is not None else now
-            if admitted is not None and not await admitted():
-                raise not_possible(401, "this key was revoked")
+        now, quiet = request, _Quiet(watch, self._heartbeat_s)
+        try:
+            while isinstance(found := verdict(now.seen), Pending):
+                await self._until_news(watch, now, audience, quiet)
+                newer = await self._store.read(request_by_id, request.id, self._platform)
+                now = newer if newer is not None else now
+                if admitted is not None and not await admitted():
+                    raise not_possible(401, "this key was revoked")
+        finally:
+            quiet.end()
         return now, found
 
     def recheck_access(self) -> None:
@@ -208,18 +240,17 @@ class Following:
         for watch in list(self._watches):
             watch.put(_Recheck())  # type: ignore[attr-defined]
 
-    async def _until_news(self, watch: object, request: RequestRow, audience: Audience) -> None:
+    async def _until_news(self, watch: object, request: RequestRow, audience: Audience, quiet: _Quiet) -> None:
         """Show the streamed text until the store must be read again."""
         await self._show(request, audience)
         while True:
-            try:
-                async with asyncio.timeout(self._heartbeat_s):
-                    item = await watch.next()  # type: ignore[attr-defined]
-            except TimeoutError:
+            item = await watch.next()  # type: ignore[attr-defined]
+            if isinstance(item, Delta):
+                quiet.shown()
+                await self._show(request, audience)
+            elif item is quiet:
                 await audience.beat()
                 return
-            if isinstance(item, Delta):
-                await self._show(request, audience)
             elif not isinstance(item, Hint):
                 return
 
