@@ -272,8 +272,8 @@ def _accepted_before(arrival: Arrival, start: Start | None) -> Op[Accepted]:
     notice = yield sql("SELECT 1 FROM outbox WHERE id=$1", arrival.id)
     stopped = (yield from ended_by(arrival.key, arrival.id)) if notice else None
     return Accepted(
-        outcome=AcceptOutcome.ACCEPTED, key=arrival.key, begun=begun, at=arrival.at, events=events, stopped=stopped,
-        spoke=bool(notice),
+        outcome=AcceptOutcome.ACCEPTED, key=arrival.key, begun=begun, at=arrival.at if begun else 0.0, events=events,
+        stopped=stopped, spoke=bool(notice),
     )  # fmt: skip
 
 
