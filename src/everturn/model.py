@@ -307,13 +307,13 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[Message]
     position: HistoryPosition  # of the last row
     whole: bool  # these are all rows: the position that was given is of another session, or of an older revision
+    compaction_wanted: bool = False  # the user asked for a compaction that was not made yet
 
 
 class TurnOpening(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent that asks a model wants to know before its first request, in one read."""
 
     frozen: str | None  # the session's frozen prompt; None: there is none yet
-    compaction_wanted: bool
     extras: RequestExtras
     history: History
 

@@ -43,7 +43,7 @@ class Recaller:
         if "hold" in text:
             self.holds.set()
             await self.goes_on.wait()
-        self.frozen.append(await turn.session.frozen(f"prompt {len(self.frozen)}"))
+        self.frozen.append(await turn.session.freeze(f"prompt {len(self.frozen)}"))
         self.requests.append((turn.text, turn.session_id, [row.content for row in await turn.history()]))
         if "raise" in text:
             raise RuntimeError("the model is not there")

@@ -45,10 +45,9 @@ class SessionContext(Protocol):
         """The model that the user chose for this session; None: the configured one."""
         ...
 
-    async def frozen(self, prompt: str, *, keep: bool = True) -> str:
-        """The session's frozen prompt (system prompt and tool schemas as one text); `prompt` if none is frozen yet.
-
-        With `keep`, `prompt` is then frozen, and later calls return it whatever they are given.
+    def freeze(self, prompt: str) -> asyncio.Future[str]:
+        """Freeze the session's prompt (system prompt and tool schemas as one text), unless one is frozen. The result is the one
+        that is, and so is every later result, whatever is given.
         """
         ...
 
@@ -151,10 +150,15 @@ class TurnContext(Protocol):
         """Add the messages that the user sent meanwhile to this turn; returns their rows. Call it before each model call."""
         ...
 
-    def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
-        """Announce a model call. From here on, at the latest, the death of the process counts as an interruption.
+    @property
+    def limited(self) -> bool:
+        """Whether a spending limit is set: then a call has to be counted before it is made."""
+        ...
 
-        With a `plan` await the result: it reserves the usage of the call, and raises Spent when a limit is reached.
+    def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
+        """Announce a model call. Once the result is there, the death of the process counts as an interruption: show nothing of
+        an answer before. With a `plan` the usage of the call is counted, and where the turn is `limited` the result has to be
+        awaited before the call: it raises Spent when a limit is reached.
         """
         ...
 

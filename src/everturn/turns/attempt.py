@@ -31,7 +31,6 @@ from everturn.sessions.rows.compaction import (
     compaction_failed,
     compaction_wanted,
     freeze,
-    frozen,
     may_compact,
 )
 from everturn.sessions.rows.entries import calls_of_turn
@@ -292,12 +291,9 @@ class SessionResources:
         """The model that /model chose for the session."""
         return self._attempt.begun.model
 
-    async def frozen(self, prompt: str, *, keep: bool = True) -> str:
-        """The session's frozen prompt; the given one when it has none yet, which is frozen with `keep`."""
-        known = await self._store.read(frozen, self._attempt.begun.session_id)
-        if known is not None or not keep:
-            return prompt if known is None else known
-        return await self._store.run(freeze, self._attempt.begun.session_id, prompt)
+    def freeze(self, prompt: str) -> asyncio.Future[str]:
+        """Freeze the session's prompt, unless it has one."""
+        return self._store.run(freeze, self._attempt.begun.session_id, prompt)
 
     async def compaction_wanted(self) -> bool:
         """Whether the user asked for a compaction."""

@@ -141,6 +141,11 @@ class JournaledTurn:
         await self._attachments.settle(self._attempt, self)
         return self._attempt.pop_joined()
 
+    @property
+    def limited(self) -> bool:
+        """Whether a spending limit is set."""
+        return self._env.settings.limits.any()
+
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
         """Store that a model is about to be called; with spending limits, count first what it may use."""
         self._attempt.called = True
@@ -150,7 +155,7 @@ class JournaledTurn:
             future = asyncio.get_running_loop().create_future()
             future.set_result(None)
             return future
-        if plan.requests and self._env.settings.limits.any():
+        if plan.requests and self.limited:
             future = self._store.run(calling_with_plan, self._attempt.begun, _counted(self._attempt, plan))
         else:  # a call that is paid for is stored each time, so that it is counted if it is cut off
             future = self._store.run(calling, self._attempt.begun, plan)

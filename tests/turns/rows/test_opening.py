@@ -40,7 +40,7 @@ async def test_the_opening_says_what_single_reads_say(process: StoreProcess) -> 
     await process.store.run(want_compaction, turn.session_id)
     opening = await opened(process, turn)
     assert opening.frozen == await process.store.read(frozen, turn.session_id) == "prompt"
-    assert opening.compaction_wanted is await process.store.read(compaction_wanted, turn.session_id) is True
+    assert opening.history.compaction_wanted is await process.store.read(compaction_wanted, turn.session_id) is True
     assert opening.extras == NO_EXTRAS
     assert opening.history.rows == await process.store.read(transcript, turn.session_id, 0, 100)
     assert opening.history.whole
@@ -50,14 +50,13 @@ async def test_the_opening_says_what_single_reads_say(process: StoreProcess) -> 
 async def test_a_session_without_a_prompt_has_none(process: StoreProcess) -> None:
     opening = await opened(process, await begun(process))
     assert opening.frozen is None
-    assert not opening.compaction_wanted
+    assert not opening.history.compaction_wanted
 
 
 async def test_only_newer_rows_are_read(process: StoreProcess) -> None:
     turn = await begun(process, "one")
     known = (await opened(process, turn)).history.position
-    assert (await behind(process, known)).rows == []
-    assert (await behind(process, known)).position == known
+    assert await behind(process, known) == History(rows=[], position=known, whole=False)
     await process.tool(turn)
     newer = await behind(process, known)
     assert [row.role for row in newer.rows] == ["assistant", "tool"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from everturn.agent import rules
@@ -12,6 +13,7 @@ from everturn.agent.interface import Answer, TurnContext
 from everturn.agent.llm.asking import Conversation, ModelCaller
 from everturn.agent.llm.compacting import Compacting
 from everturn.agent.llm.freezing import Prompt, frozen_prompt, with_extras
+from everturn.agent.llm.history import KnownHistories, KnownHistory
 from everturn.agent.llm.providers import AgentModels
 from everturn.agent.llm.rendering import Anchored
 from everturn.agent.llm.replies import ModelAnswer, arguments_of, as_kept, extra_of
@@ -22,9 +24,6 @@ from everturn.clock import Clock, SystemClock
 from everturn.errors import Spent
 from everturn.home.rules import sees
 from everturn.model import Message, ToolCall
-from everturn.sessions.rules.transcript import arranged
-
-HISTORY_ROWS = 100_000  # the whole of it: a window that moves would change the beginning of every request
 
 
 @dataclass(slots=True)
@@ -36,6 +35,9 @@ class Work:
     toolbox: Toolbox
     steps: int
     used: set[str]  # the ids of this turn's calls: a compaction takes some out of the history
+    history: KnownHistory
+    fresh: bool  # nothing has happened since the history was read
+    freezing: asyncio.Future[str] | None = None  # the prompt, until it is stored
     functions: frozenset[str] = frozenset()  # those of the API client
     anchor: Anchored | None = None
     anchored_in: str = ""  # the session whose rows the anchor counts
@@ -58,6 +60,7 @@ class LlmAgent:
         self._models.get(settings.model)  # a setting that cannot work is found at the start
         self._asking = ModelCaller(settings, self._models, clock or SystemClock(), chance)
         self._compacting = Compacting(settings, self._asking)
+        self._histories = KnownHistories()
 
     def start(self) -> None:
         """Let the MCP servers among the tools begin to start, so that the first turn finds their tools; and the model's client."""
@@ -71,13 +74,22 @@ class LlmAgent:
     async def run(self, turn: TurnContext) -> Answer:
         """Ask, commit, run the tools, and ask again until there is an answer."""
         work = await self._begin(turn)
-        run = work.toolbox.runner(turn)
+        try:
+            return await self._work(work)
+        finally:
+            self._histories.keep(work.history)
+
+    async def _work(self, work: Work) -> Answer:
+        turn, run = work.turn, work.toolbox.runner(work.turn)
         if turn.attempt > 1:
             await turn.settle(run, work.toolbox.judge)
         while work.steps < self._settings.max_steps:
             got = await self._asking.ask(turn, partial(self._given, work), partial(self._shortened, work))
+            if work.freezing is not None:
+                await work.freezing
+                work.freezing = None
             said, asks = _own_first(got.answer, work.functions)
-            answer = _with_own_ids(said, got.given.rows, work)
+            answer = as_kept(said, work.history.call_ids | work.used, f"{turn.id}-{work.history.position.seq}")
             calls = _calls(said, answer, work.toolbox)
             text = answer.text
             extra = extra_of(answer, text, calls)
@@ -96,7 +108,7 @@ class LlmAgent:
 
     async def describe(self, turn: TurnContext, question: str) -> str:
         """Ask the model once, outside the conversation; empty when that fails or a spending limit is reached."""
-        given = Conversation([Message(role="user", content=question)], "", ())
+        given = Conversation("", (), rows=[Message(role="user", content=question)])
         try:
             failure, answer = await self._asking.once(turn, given)
         except Spent:
@@ -106,26 +118,41 @@ class LlmAgent:
 
     async def _begin(self, turn: TurnContext) -> Work:
         toolbox = Toolbox.of(self._sources)
-        prompt = await frozen_prompt(turn, self._settings, toolbox)
-        prompt, functions = with_extras(prompt, await turn.extras())
+        history = self._histories.take(turn.session_id)
+        opening = await turn.opening(history.position)
+        history.add(opening.history)
+        prompt = frozen_prompt(turn, self._settings, toolbox, opening.frozen)
+        # Stored while the first request is on its way. While an MCP server has not reported its tools the prompt is for this turn
+        # alone: a session that kept it would never get them.
+        freezing = turn.session.freeze(prompt.text) if opening.frozen is None and toolbox.complete else None
+        prompt, functions = with_extras(prompt, opening.extras)
         steps = sum(bool(row.calls) for row in await turn.own()) if turn.attempt > 1 else 0
         used = await turn.session.used_ids() if turn.attempt > 1 else set()
-        return Work(turn, prompt, toolbox, steps, used, functions)
+        return Work(turn, prompt, toolbox, steps, used, history, turn.attempt == 1, freezing, functions)
 
     async def _given(self, work: Work) -> Conversation:
         """The next request's input: with the messages that arrived meanwhile, compacted if it became too long."""
         turn, prompt = work.turn, work.prompt
-        await turn.joined()
-        rows = await turn.history(HISTORY_ROWS)
-        if await self._compacting.before_call(turn, rows, prompt.text):
-            rows = await turn.history(HISTORY_ROWS)
+        joined = await turn.joined()
+        if joined or not work.fresh or work.history.position.session_id != turn.session_id:
+            await self._read_on(work)
+        given = Conversation(prompt.system, prompt.tools, prompt.text, None, work.history)
+        if await self._compacting.before_call(turn, given.tokens, wanted=work.history.compaction_wanted):
+            await self._read_on(work)
+        work.fresh = False
         if turn.note and work.anchored_in != turn.session_id:
-            work.anchor, work.anchored_in = Anchored(turn.note, len(arranged(rows))), turn.session_id
-        return Conversation(rows, prompt.system, prompt.tools, prompt.text, work.anchor)
+            work.anchor, work.anchored_in = Anchored(turn.note, work.history.arranged_rows()), turn.session_id
+        return replace(given, note=work.anchor, history=work.history)
+
+    async def _read_on(self, work: Work) -> None:
+        """Read the rows that came since; all of them where a compaction has begun another session."""
+        if work.history.position.session_id != work.turn.session_id:
+            work.history = KnownHistory(work.turn.session_id)
+        work.history.add(await work.turn.history_after(work.history.position))
 
     async def _shortened(self, work: Work) -> bool:
         """Compact, because the provider says that the conversation is too long."""
-        return await self._compacting.shorten(work.turn, await work.turn.history(HISTORY_ROWS))
+        return await self._compacting.shorten(work.turn)
 
 
 def _own_first(answer: ModelAnswer, functions: Collection[str]) -> tuple[ModelAnswer, bool]:
@@ -136,11 +163,6 @@ def _own_first(answer: ModelAnswer, functions: Collection[str]) -> tuple[ModelAn
     if len(theirs) in {0, len(answer.calls)}:
         return answer, bool(theirs)
     return answer.with_only(lambda part: part not in theirs), False
-
-
-def _with_own_ids(answer: ModelAnswer, rows: Sequence[Message], work: Work) -> ModelAnswer:
-    used = {call.id for row in rows for call in row.calls} | work.used
-    return as_kept(answer, used, f"{work.turn.id}-{rows[-1].seq if rows else 0}")
 
 
 def _calls(said: ModelAnswer, kept: ModelAnswer, toolbox: Toolbox) -> list[ToolCall]:

@@ -11,10 +11,11 @@ from everturn.agent.interface import NO_USAGE, TurnContext
 from everturn.agent.llm.calls import CallWatch, call_model
 from everturn.agent.llm.failures import ModelFailure, failure_of
 from everturn.agent.llm.freezing import FrozenTool
+from everturn.agent.llm.history import KnownHistory
 from everturn.agent.llm.pictures import pictures_of
 from everturn.agent.llm.providers import AgentModels
 from everturn.agent.llm.rendering import Anchored, rendered
-from everturn.agent.llm.replies import TEXT, ModelAnswer, ModelInput
+from everturn.agent.llm.replies import TEXT, ModelAnswer, ModelClient, ModelInput
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.rules import (
     LONG_WAIT_S,
@@ -36,18 +37,26 @@ from everturn.model import Message, Usage
 from everturn.sessions.rules.transcript import estimated_tokens
 
 log = structlog.get_logger()
+ALL_ROWS = 100_000  # of a transcript: a window that moves would change the beginning of every request
 LIKELY_OUTPUT_TOKENS = 1_000  # what an answer is expected to use where the settings set no limit
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What is said to a model: the conversation, and the session's frozen prompt and tools."""
+    """What is said to a model: the session's frozen prompt and tools, and what is known of its transcript; or other rows."""
 
-    rows: Sequence[Message]
     system: str
     tools: Sequence[FrozenTool]
     frozen: str = ""
     note: Anchored | None = None
+    history: KnownHistory | None = None
+    rows: Sequence[Message] = ()
+
+    @property
+    def tokens(self) -> int:
+        """About how long it is."""
+        said = self.history.tokens if self.history is not None else estimated_tokens(self.rows)
+        return said + estimated_tokens((), self.frozen or self.system)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +134,12 @@ class ModelCaller:
         watch = CallWatch(self._clock, settings.stall_s, settings.stream_every_s, show or turn.stream, active)
         try:
             async with self._models.using(name, turn.session_id) as model:
-                pictures = await pictures_of(given.rows, settings.uploads) if sees(name, settings.images) else None
-                messages = rendered(given.rows, given.system, model.provider, given.note, pictures)
-                tokens = estimated_tokens(given.rows, given.frozen or given.system)
-                plan = await model.plan(tokens, settings.max_output_tokens or LIKELY_OUTPUT_TOKENS)
-                await turn.calling(plan)
-                answer = await call_model(model, ModelInput(messages, given.tools, turn.session_id), watch)
+                asked = await self._input(turn, name, given, model)
+                plan = await model.plan(given.tokens, settings.max_output_tokens or LIKELY_OUTPUT_TOKENS)
+                calling = turn.calling(plan)
+                if turn.limited:  # counted before anything is paid for
+                    await calling
+                answer = await call_model(model, asked, watch, calling)
         except ConfigError as error:
             return ModelFailure(CallOutcome.MISSING, str(error)), None
         except EverturnError:
@@ -138,6 +147,18 @@ class ModelCaller:
         except Exception as error:  # noqa: BLE001  whatever a provider or its library does has its row in the table
             return replace(failure_of(error, (settings.api_key,)), used=used), None
         return ModelFailure(answer.outcome, used=answer.used if answer.used.output_tokens else plan), answer
+
+    async def _input(self, turn: TurnContext, name: str, given: Conversation, model: ModelClient) -> ModelInput:
+        """What this model is sent: the bytes that are known, unless it takes others or sees pictures, which are read each time."""
+        history, seeing = given.history, sees(name, self._settings.images)
+        if history is not None and model.takes_encoded and not (seeing and history.has_uploads):
+            return ModelInput((), given.tools, turn.session_id, history.encoded(given.system, given.note))
+        rows = given.rows
+        if history is not None:
+            rows = history.rows if history.is_whole else await turn.history(ALL_ROWS)
+        pictures = await pictures_of(rows, self._settings.uploads) if seeing else None
+        said = rendered(rows, given.system, model.provider, given.note, pictures)
+        return ModelInput(said, given.tools, turn.session_id)
 
     async def _goes_on(
         self, turn: TurnContext, place: FallbackPosition, failure: ModelFailure, compact: Callable[[], Awaitable[bool]]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from everturn.agent.llm.failures import Stalled
 from everturn.agent.llm.replies import ModelAnswer, ModelClient, ModelInput
@@ -43,20 +43,51 @@ class Pulse:
         return self._clock.monotonic() - self.at
 
 
-async def call_model(model: ModelClient, asked: ModelInput, watch: CallWatch) -> ModelAnswer:
-    """Call the model; returns the whole answer. Raises Stalled, or what the client raises."""
+class Preview:
+    """Shows an answer as it grows, not more often than the watch says; nothing before the call is stored."""
+
+    def __init__(self, watch: CallWatch, pulse: Pulse, calling: asyncio.Future[None]) -> None:
+        self._watch = watch
+        self._pulse = pulse
+        self._calling = calling
+        self._shown_at: float | None = None
+        self._text: Callable[[], str] | None = None  # what was heard before the call was stored
+
+    def heard(self, text: Callable[[], str]) -> None:
+        """Something of the answer arrived."""
+        self._pulse.beat()
+        self._watch.active()
+        if not self._calling.done():
+            self._text = text
+        elif self._shown_at is None or self._pulse.at - self._shown_at >= self._watch.every_s:
+            self._show(text)
+
+    def begin(self) -> None:
+        """Show what was heard by now: the call is stored."""
+        if self._text is not None:
+            self._show(self._text)
+
+    def _show(self, text: Callable[[], str]) -> None:
+        if said := text():
+            self._shown_at = self._pulse.at
+            self._watch.show(said)
+
+
+async def call_model(
+    model: ModelClient, asked: ModelInput, watch: CallWatch, calling: asyncio.Future[None]
+) -> ModelAnswer:
+    """Call the model, while it is being stored that it is called; returns the whole answer. Raises Stalled, what the client
+    raises, or why the call was not stored: it is ended then.
+    """
     pulse = Pulse(watch.clock)
-    shown_at: float | None = None
-
-    def heard(text: Callable[[], str]) -> None:
-        nonlocal shown_at
-        pulse.beat()
-        watch.active()
-        if (shown_at is None or pulse.at - shown_at >= watch.every_s) and (said := text()):
-            shown_at = pulse.at
-            watch.show(said)
-
-    return await unless_stalled(model.ask(asked, heard), pulse, watch)
+    preview = Preview(watch, pulse, calling)
+    work = asyncio.ensure_future(unless_stalled(model.ask(asked, preview.heard), pulse, watch))
+    try:
+        await calling
+        preview.begin()
+        return await work
+    finally:
+        await _ended(work)
 
 
 async def unless_stalled(work: Awaitable[T], pulse: Pulse, watch: CallWatch) -> T:
@@ -73,7 +104,12 @@ async def unless_stalled(work: Awaitable[T], pulse: Pulse, watch: CallWatch) -> 
                 raise Stalled
         return task.result()
     finally:
-        if not task.done():
-            task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+        await _ended(task)
+
+
+async def _ended(task: asyncio.Future[Any]) -> None:
+    """End a task that is no longer wanted."""
+    if not task.done():
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everturn.agent.interface import TurnContext
-from everturn.agent.llm.asking import Conversation, ModelCaller
+from everturn.agent.llm.asking import ALL_ROWS, Conversation, ModelCaller
 from everturn.agent.llm.settings import LlmSettings
 from everturn.agent.rules import CallOutcome
 from everturn.model import Message
@@ -22,16 +22,19 @@ class Compacting:
         self._settings = settings
         self._asking = asking
 
-    async def before_call(self, turn: TurnContext, rows: Sequence[Message], frozen: str) -> bool:
-        """Compact if it is too long or the user asked for it; True when the session is another one now."""
+    async def before_call(self, turn: TurnContext, tokens: int, *, wanted: bool) -> bool:
+        """Compact if it has too many tokens or the user asked for it; True when the session is another one now."""
         settings = self._settings
-        if estimated_tokens(rows, frozen) > settings.compact_at * settings.context_tokens:
-            keep = rows_to_keep(rows, int(settings.compact_keep * settings.context_tokens))
-            return await self._compact(turn, rows, keep)
-        return await turn.session.compaction_wanted() and await self.shorten(turn, rows)
+        if tokens > settings.compact_at * settings.context_tokens:
+            rows = await turn.history(ALL_ROWS)
+            return await self._compact(
+                turn, rows, rows_to_keep(rows, int(settings.compact_keep * settings.context_tokens))
+            )
+        return wanted and await self.shorten(turn)
 
-    async def shorten(self, turn: TurnContext, rows: Sequence[Message]) -> bool:
+    async def shorten(self, turn: TurnContext) -> bool:
         """Compact whatever its size: the user asked for it, or the provider says that it is too long."""
+        rows = await turn.history(ALL_ROWS)
         keep = rows_to_keep(rows, estimated_tokens(rows) // _KEPT_PART)
         if not keep:
             await turn.session.compaction_failed("there is nothing to summarise")
@@ -44,7 +47,7 @@ class Compacting:
         room = int(self._settings.compact_at * self._settings.context_tokens) * _CHARS_OF_A_TOKEN
         text = SUMMARISE + to_summarise(rows[:-keep], room)
         failure, answer = await self._asking.once(
-            turn, Conversation([Message(role="user", content=text, seq=1)], "", [])
+            turn, Conversation("", [], rows=[Message(role="user", content=text, seq=1)])
         )
         summary = answer.text.strip() if answer is not None else ""
         if answer is None or not summary or failure.kind not in {CallOutcome.ANSWERED, CallOutcome.LENGTH}:

@@ -39,14 +39,11 @@ class Prompt:
     tools: list[FrozenTool]
 
 
-async def frozen_prompt(turn: TurnContext, settings: LlmSettings, toolbox: Toolbox) -> Prompt:
-    """The session's frozen prompt; made now when the session has none that can be read.
-
-    While an MCP server has not reported its tools the new prompt is for this turn alone: a session that kept it would never get them.
-    """
+def frozen_prompt(turn: TurnContext, settings: LlmSettings, toolbox: Toolbox, known: str | None) -> Prompt:
+    """The session's frozen prompt, which is known; made now when the session has none that can be read."""
     place = turn.source if settings.tell_place else None
     text = frozen_text(system_prompt(settings.instructions, place), toolbox.all())
-    kept = await turn.session.frozen(text, keep=toolbox.complete)
+    kept = known if known is not None else text
     try:
         frozen = msgspec.json.decode(kept, type=Frozen)
     except msgspec.MsgspecError:

@@ -71,6 +71,8 @@ _NETWORK_LIBRARIES = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio"
 class LibraryModel:
     """A model of pydantic-ai."""
 
+    takes_encoded = False
+
     def __init__(self, model: Model[Any], settings: ModelSettings) -> None:
         self.model = model
         self._settings = settings

@@ -32,6 +32,7 @@ class ModelInput:
     messages: Sequence[Said]
     tools: Sequence[FrozenTool]
     session_id: str
+    encoded: bytes = b""  # the messages as `KnownHistory` has them: then the others are not made
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,11 @@ class ModelClient(Protocol):
     @property
     def provider(self) -> str:
         """The provider whose own parts it is sent back."""
+        ...
+
+    @property
+    def takes_encoded(self) -> bool:
+        """Whether it sends the bytes that `KnownHistory` keeps."""
         ...
 
     def start(self) -> None:

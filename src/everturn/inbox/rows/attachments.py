@@ -21,7 +21,7 @@ from everturn.model import (
 )
 from everturn.outbox.rows.replies import notify_key
 from everturn.outbox.rules.delivery import Delivery
-from everturn.sessions.rows.entries import ADD_MESSAGE, write_calls
+from everturn.sessions.rows.entries import ADD_MESSAGE, REVISED, write_calls
 from everturn.store.interface import Op, sql
 from everturn.turns.rows.turn_values import QueuedMessage
 
@@ -107,6 +107,8 @@ def settle_attachments(
     for each in arrived:
         yield sql(SET_TEXT, begun.session_id, each.seq, begun.turn, each.settled.text)
         yield sql("UPDATE inbox SET fetched=$2 WHERE id=$1", each.inbox, _encode(each.settled).decode())
+    if begun.attempt > 1:  # the model of an earlier attempt may have been given another text
+        yield sql(REVISED, begun.session_id)
     for one in described:
         yield sql(DESCRIBE, one.platform, one.id, one.text, at)
     if missing is None:

@@ -22,7 +22,7 @@ from everturn.outbox.rows.replies import Fact, fact, queue_notice, queue_reply
 from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rules import people_texts
 from everturn.sessions.rows.boundaries import acknowledge_tail, end_open_turn, release
-from everturn.sessions.rows.entries import calls_of, lock_entry, source_of
+from everturn.sessions.rows.entries import REVISED, calls_of, lock_entry, source_of
 from everturn.sessions.rules.notes import Undone
 from everturn.store.interface import Op, Row, sql
 from everturn.turns.rows.turn_values import Streamed
@@ -157,7 +157,6 @@ HIDE = (
     "UPDATE message SET hidden=1 WHERE session_id=$1 AND turn=$2 AND hidden=0"
     " AND seq>=coalesce((SELECT t.first_seq FROM turn t WHERE t.id=$2 AND t.session_id=$1), 1)"
 )
-REVISE = "UPDATE session SET revision=revision+1 WHERE session_id=$1"  # what agents keep of its rows is no longer true
 REMEMBERED = 5  # turns rolled back in a row whose effects the next one sees
 _encode = msgspec.json.Encoder().encode
 
@@ -192,7 +191,7 @@ def take_back(entry: SessionEntry, turns: Sequence[int]) -> Op[int]:
         rows = yield sql("SELECT count(*) FROM effect WHERE turn=$1", turn)
         effects += int(rows[0][0])
         remembered = (*remembered, turn) if rows[0][0] else remembered
-    yield sql(REVISE, entry.session_id)
+    yield sql(REVISED, entry.session_id)
     if effects:
         kept = _encode(remembered[-REMEMBERED:]).decode()
         yield sql("UPDATE entry SET rolled_back=$2 WHERE key=$1", entry.key, kept)

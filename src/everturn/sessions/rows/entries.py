@@ -187,6 +187,8 @@ ADD_MESSAGE = (
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (session_id, seq) DO NOTHING"
 )
 ADD_AND_TELL = f"{ADD_MESSAGE}/*did*/"
+# Rows that somebody may know were hidden, or have another text: what agents keep of them is no longer true.
+REVISED = "UPDATE session SET revision=revision+1 WHERE session_id=$1"
 ALL_ROWS = 1_000_000  # of a session: a window that moves would change the beginning of every request
 TAIL_ROWS = 64
 # A compaction inside the turn leaves its rows in the parent: go up as long as there are some.
@@ -277,16 +279,16 @@ def transcript(session_id: str, after: int, limit: int) -> Op[list[Message]]:
 
 def history_after(known: HistoryPosition) -> Op[History]:
     """The visible rows of a session behind a position; all of them where that is of an older revision."""
-    rows = yield sql("SELECT revision FROM session WHERE session_id=$1", known.session_id)
-    return (yield from rows_of_revision(known, rows[0][0] if rows else 0))
+    rows = yield sql("SELECT revision, compact_wanted FROM session WHERE session_id=$1", known.session_id)
+    return (yield from rows_of_revision(known, *(rows[0] if rows else (0, 0))))
 
 
-def rows_of_revision(known: HistoryPosition, revision: int) -> Op[History]:
-    """The same, where the revision of the session was read by the same operation."""
+def rows_of_revision(known: HistoryPosition, revision: int, compact_wanted: int) -> Op[History]:
+    """The same, where the session's row was read by the same operation."""
     after = known.seq if revision == known.revision else 0
     newer = yield from transcript(known.session_id, after, ALL_ROWS)
-    last = newer[-1].seq if newer else after
-    return History(rows=newer, position=HistoryPosition(known.session_id, last, revision), whole=after == 0)
+    position = HistoryPosition(known.session_id, newer[-1].seq if newer else after, revision)
+    return History(rows=newer, position=position, whole=after == 0, compaction_wanted=bool(compact_wanted))
 
 
 def last_messages(session_id: str, limit: int) -> Op[list[Message]]:

@@ -16,9 +16,5 @@ def read_opening(known: HistoryPosition, inbox: Sequence[int]) -> Op[TurnOpening
     """Read the session's prompt, the rows behind a position, and the extras of these messages."""
     rows = yield sql(SESSION, known.session_id)
     revision, wanted, frozen = rows[0] if rows else (0, 0, None)
-    return TurnOpening(
-        frozen=frozen,
-        compaction_wanted=bool(wanted),
-        extras=(yield from extras_of_messages(inbox)),
-        history=(yield from rows_of_revision(known, revision)),
-    )
+    extras = yield from extras_of_messages(inbox)
+    return TurnOpening(frozen=frozen, extras=extras, history=(yield from rows_of_revision(known, revision, wanted)))

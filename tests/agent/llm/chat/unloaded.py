@@ -1,5 +1,7 @@
 """A call of a model as the gateway makes it, in a process that loads nothing else."""
 
+import asyncio
+
 from everturn.agent.llm.calls import CallWatch, call_model
 from everturn.agent.llm.providers import AgentModels
 from everturn.agent.llm.rendering import UserSaid
@@ -15,6 +17,8 @@ async def ask_once(base_url: str) -> None:
     async with models.using("openai:scripted", "s") as model:
         model.start()
         await model.plan(10, 10)
-        answer = await call_model(model, ModelInput([UserSaid("hi")], (), "s"), watch)
+        calling = asyncio.get_running_loop().create_future()
+        calling.set_result(None)
+        answer = await call_model(model, ModelInput([UserSaid("hi")], (), "s"), watch, calling)
     assert answer.text
     await models.close()

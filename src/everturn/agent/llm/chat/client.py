@@ -34,6 +34,7 @@ class ChatModel:
     """A model of a server that speaks OpenAI's API: OpenAI's own, or the one at the base URL of the settings."""
 
     provider = PROVIDER
+    takes_encoded = True
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ and OpenAI's SDK sent for the same rows, so that a session that began with those
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -67,7 +67,8 @@ class ChatOptions:
 
 def chat_body(asked: ModelInput, options: ChatOptions) -> bytes:
     """The request's JSON."""
-    said: Sent = {"model": options.model, "stream": True, "messages": chat_messages(asked.messages)}
+    messages = msgspec.Raw(asked.encoded) if asked.encoded else chat_messages(asked.messages)
+    said: Sent = {"model": options.model, "stream": True, "messages": messages}
     if options.max_tokens is not None:
         said["max_tokens" if options.own_server else "max_completion_tokens"] = options.max_tokens
     if not options.own_server:
@@ -93,8 +94,8 @@ def _tool(tool: FrozenTool, *, exact: bool) -> Sent:
     return {"type": "function", "function": function | ({"strict": True} if exact and schema.strict else {})}
 
 
-def chat_messages(said: Sequence[Said]) -> list[Sent]:
-    """The messages of a request."""
+def chat_messages(said: Sequence[Said], thoughts: Iterable[str] = ()) -> list[Sent]:
+    """The messages of a request, or what follows some others; `thoughts` are the fields in use in those."""
     messages: list[Sent] = []
     calls: Sequence[ToolCall] = ()
     for is_answer, group in groupby(said, key=lambda each: isinstance(each, ModelSaid)):
@@ -105,8 +106,18 @@ def chat_messages(said: Sequence[Said]) -> list[Sent]:
             if isinstance(each, ModelSaid):
                 calls = each.calls
                 messages += _answer(each)
-    _fill_thoughts(messages)
+    _fill_thoughts(messages, thoughts_in(messages).union(thoughts))
     return messages
+
+
+def thoughts_in(messages: Sequence[Sent]) -> set[str]:
+    """The fields in which answers have what their model thought."""
+    return {name for name in _FIELDS if any(name in each for each in messages if each["role"] == "assistant")}
+
+
+def joined(messages: Iterable[Sent]) -> bytes:
+    """Messages as JSON, side by side: a list of them without its brackets."""
+    return b",".join(msgspec.json.encode(each) for each in messages)
 
 
 def _between(group: Iterable[Said], calls: Sequence[ToolCall]) -> Iterator[Sent]:
@@ -189,12 +200,10 @@ def _kept(said: ModelSaid) -> Sequence[Kept]:
     return [*text, *(KeptCall(call.name, call.id, call.arguments) for call in said.calls)]
 
 
-def _fill_thoughts(messages: Sequence[Sent]) -> None:
+def _fill_thoughts(messages: Sequence[Sent], used: Collection[str]) -> None:
     """Give the calls since the last message of the user an empty field for thoughts, where one such field is in use: some
     servers (DeepSeek's) refuse a call without it.
     """
-    answers = [each for each in messages if each["role"] == "assistant"]
-    used = {name for name in _FIELDS if any(name in each for each in answers)}
     if len(used) != 1:
         return
     (name,) = used
