@@ -66,7 +66,7 @@ class Ledger:
 
 def model_agent(base_url: str, folder: Path) -> LlmAgent:
     """The agent of one process."""
-    settings = LlmSettings(model="openai:scripted", base_url=base_url, stream_every_s=0.0)
+    settings = LlmSettings(model="openai:scripted", base_url=base_url)
     return LlmAgent(settings, [Ledger(folder)])
 
 

@@ -126,7 +126,7 @@ async def test_a_turn_that_never_ends_is_ended_honestly(store_url: str) -> None:
 
 
 def watching(clock: ManualClock) -> CallWatch:
-    return CallWatch(clock, 10.0, 0.05, lambda _: None, lambda: None)
+    return CallWatch(clock, 10.0, lambda _: None, lambda: None)
 
 
 async def test_a_stream_that_moves_is_not_stalled_and_one_that_stops_is() -> None:

@@ -131,7 +131,7 @@ class ModelCaller:
             used = plan  # an answer that has begun is paid for, however it ends
             turn.active()
 
-        watch = CallWatch(self._clock, settings.stall_s, settings.stream_every_s, show or turn.stream, active)
+        watch = CallWatch(self._clock, settings.stall_s, show or turn.stream, active)
         try:
             async with self._models.using(name, turn.session_id) as model:
                 asked = await self._input(turn, name, given, model)

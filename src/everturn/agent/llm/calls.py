@@ -18,11 +18,10 @@ Show = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class CallWatch:
-    """How a call is watched: where it streams to, how often, and when it counts as stalled."""
+    """How a call is watched: where it streams to, and when it counts as stalled."""
 
     clock: Clock
     stall_s: float
-    every_s: float
     show: Show
     active: Callable[[], None]
 
@@ -44,23 +43,22 @@ class Pulse:
 
 
 class Preview:
-    """Shows an answer as it grows, not more often than the watch says; nothing before the call is stored."""
+    """Shows an answer as it grows; nothing before the call is stored. What arrives together is shown together."""
 
     def __init__(self, watch: CallWatch, pulse: Pulse, calling: asyncio.Future[None]) -> None:
         self._watch = watch
         self._pulse = pulse
         self._calling = calling
-        self._shown_at: float | None = None
         self._text: Callable[[], str] | None = None  # what was heard before the call was stored
 
     def heard(self, text: Callable[[], str]) -> None:
         """Something of the answer arrived."""
         self._pulse.beat()
         self._watch.active()
-        if not self._calling.done():
-            self._text = text
-        elif self._shown_at is None or self._pulse.at - self._shown_at >= self._watch.every_s:
+        if self._calling.done():
             self._show(text)
+        else:
+            self._text = text
 
     def begin(self) -> None:
         """Show what was heard by now: the call is stored."""
@@ -69,7 +67,6 @@ class Preview:
 
     def _show(self, text: Callable[[], str]) -> None:
         if said := text():
-            self._shown_at = self._pulse.at
             self._watch.show(said)
 
 

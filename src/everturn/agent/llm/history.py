@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from everturn.agent.llm.chat.requests import PROVIDER, Sent, chat_messages, joined, thoughts_in
+from everturn.agent.llm.chat.requests import PROVIDER, Sent, chat_messages, earlier_messages, joined, thoughts_in
 from everturn.agent.llm.rendering import Anchored, rendered
 from everturn.home.rules import uploads_in
 from everturn.model import History, HistoryPosition, Message
@@ -80,7 +80,7 @@ class KnownHistory:
         count = len(arranged(older))
         if note is not None and note.rows <= self._encoded_rows + count:
             return
-        messages = chat_messages(rendered(older, "", PROVIDER), self._thoughts)
+        messages = earlier_messages(rendered(older, "", PROVIDER))
         self._encoded = b",".join(part for part in (self._encoded, joined(messages)) if part)
         self._encoded_rows += count
         self._thoughts |= thoughts_in(messages)

@@ -212,7 +212,8 @@ class V1:
             "previous": asked.previous,
         }
         extras = RequestExtras(rows=said.rows, instructions=asked.instructions, tools=asked.tools, about=about)
-        mark = fingerprint(call.path, call.session or "", call.body)
+        # Nobody repeats a request whose id was made here.
+        mark = fingerprint(call.path, call.session or "", call.body) if call.key is not None else None
         return Inbound(id=number, source=source, text=said.text, agent=asked.model, extras=extras, fingerprint=mark)
 
     async def _place(self, call: V1Call, fresh: str) -> tuple[SessionSource, SessionInput]:

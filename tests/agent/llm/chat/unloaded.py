@@ -13,7 +13,7 @@ from everturn.clock import SystemClock
 async def ask_once(base_url: str) -> None:
     """Plan a call and make it."""
     models = AgentModels(LlmSettings(model="openai:scripted", base_url=base_url))
-    watch = CallWatch(SystemClock(), 60.0, 0.05, lambda _: None, lambda: None)
+    watch = CallWatch(SystemClock(), 60.0, lambda _: None, lambda: None)
     async with models.using("openai:scripted", "s") as model:
         model.start()
         await model.plan(10, 10)

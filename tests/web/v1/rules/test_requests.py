@@ -82,6 +82,19 @@ def test_a_session_gets_only_what_came_after_its_last_answer() -> None:
     assert to_session(read_chat(chat(RESULT))).text == ""
 
 
+PLAIN = [USER, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "é\\ and \t\u2028"}]
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_plain_messages_mean_what_others_mean(last: int) -> None:
+    """They are read in another way, which takes a fifth of the time."""
+    given = [*[*PLAIN, *PLAIN][:-last], USER]
+    plain, named = read_chat(chat(*given)), read_chat(chat(*({**each, "name": "ann"} for each in given)))
+    assert to_standalone(plain, "messages") == to_standalone(named, "messages")
+    assert to_session(plain) == to_session(named)
+    assert (plain.model, plain.stream, plain.tools) == (named.model, named.stream, named.tools)
+
+
 def test_a_result_without_its_call_is_refused_where_nothing_came_before() -> None:
     with pytest.raises(MalformedRequest, match="no such call"):
         to_standalone(read_chat(chat(USER, RESULT)), "messages")

@@ -95,7 +95,14 @@ def _tool(tool: FrozenTool, *, exact: bool) -> Sent:
 
 
 def chat_messages(said: Sequence[Said], thoughts: Iterable[str] = ()) -> list[Sent]:
-    """The messages of a request, or what follows some others; `thoughts` are the fields in use in those."""
+    """The messages of a request, or the last of them; `thoughts` are the fields in use in those before."""
+    messages = earlier_messages(said)
+    _fill_thoughts(messages, thoughts_in(messages).union(thoughts))
+    return messages
+
+
+def earlier_messages(said: Sequence[Said]) -> list[Sent]:
+    """The messages of a request that a message of the user follows."""
     messages: list[Sent] = []
     calls: Sequence[ToolCall] = ()
     for is_answer, group in groupby(said, key=lambda each: isinstance(each, ModelSaid)):
@@ -106,7 +113,6 @@ def chat_messages(said: Sequence[Said], thoughts: Iterable[str] = ()) -> list[Se
             if isinstance(each, ModelSaid):
                 calls = each.calls
                 messages += _answer(each)
-    _fill_thoughts(messages, thoughts_in(messages).union(thoughts))
     return messages
 
 
