@@ -14,7 +14,7 @@ import msgspec
 from starlette.types import Send
 
 from everturn.errors import Conflict, EverturnError, Full, TooLong
-from everturn.model import Hint, Json, ToolCall, Usage
+from everturn.model import Event, Hint, Json, ToolCall, Usage
 from everturn.sessions.rules.keys import agent_of
 from everturn.store.interface import Store
 from everturn.web.events import HEAD, HEARTBEAT, Delta, EventSource
@@ -251,7 +251,7 @@ class Following:
             elif item is quiet:
                 await audience.beat()
                 return
-            elif not isinstance(item, Hint):
+            elif not (isinstance(item, Hint) or (isinstance(item, Event) and item.seq <= request.event)):
                 return
 
     async def _show(self, request: RequestRow, audience: Audience) -> None:

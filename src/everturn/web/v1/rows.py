@@ -41,6 +41,7 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
     turn: int | None
     ended_at: float | None
     seen: RequestProgress
+    event: int = 0  # the newest event of its key that this row is not older than, where that is known
 
 
 def begun_request(accepted: Accepted, inbound: Inbound) -> RequestRow | None:
@@ -51,6 +52,7 @@ def begun_request(accepted: Accepted, inbound: Inbound) -> RequestRow | None:
     return RequestRow(
         id=begun.inbox[0], key=begun.key, at=accepted.at, source=inbound.source, extras=inbound.extras or NO_EXTRAS,
         turn=begun.turn, ended_at=None, seen=RequestProgress(inbox=InboxState.CLAIMED, turn=TurnState.RUNNING),
+        event=accepted.events[-1].seq if accepted.events else 0,
     )  # fmt: skip
 
 
