@@ -301,7 +301,7 @@ class HistoryPosition(msgspec.Struct, frozen=True):
     revision: int = 0  # of the transcript: it rises when rows are hidden, and all of it has to be read again
 
 
-class History(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptPart(msgspec.Struct, frozen=True, kw_only=True):
     """The rows of a transcript behind a position."""
 
     rows: list[Message]
@@ -315,7 +315,7 @@ class TurnOpening(msgspec.Struct, frozen=True, kw_only=True):
 
     frozen: str | None  # the session's frozen prompt; None: there is none yet
     extras: RequestExtras
-    history: History
+    history: TranscriptPart
 
 
 class Inbound(msgspec.Struct, frozen=True, kw_only=True, gc=False):

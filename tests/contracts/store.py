@@ -15,11 +15,11 @@ from everturn.commands.rows.values import Applied, Terms
 from everturn.commands.rules.registry import parse_command
 from everturn.ids import Ids
 from everturn.inbox.rows.inbox import Accepted, Arrival, accept
-from everturn.model import Effect, Message, Reply, SessionEntry, SessionSource, ToolCall
+from everturn.model import Effect, HistoryPosition, Message, Reply, SessionEntry, SessionSource, ToolCall
 from everturn.outbox.rows.outbox import claim_next
 from everturn.outbox.rules.delivery import Delivery
 from everturn.people.rules.rights import NO_RIGHTS, Rights
-from everturn.sessions.rows.entries import calls_of, find_entry, transcript, write_source
+from everturn.sessions.rows.entries import calls_of, find_entry, history_after, transcript, write_source
 from everturn.sessions.rules.keys import session_key
 from everturn.sessions.rules.reset_policy import ResetPolicy
 from everturn.store.interface import Op, P, Rows, Store, sql
@@ -393,6 +393,11 @@ class StoreProcess(Values):
         said = await self.store.run(operation, *args, **kwargs)
         assert await self.dump() == stored
         return said
+
+
+async def wants_compaction(process: StoreProcess, session_id: str) -> bool:
+    """Whether the session's user asked for a compaction, as its agent is told."""
+    return (await process.store.read(history_after, HistoryPosition(session_id))).compaction_wanted
 
 
 @asynccontextmanager

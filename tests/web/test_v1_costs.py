@@ -75,8 +75,10 @@ async def test_a_call_costs_no_more_statements_and_commits_than_it_did(store_url
 
 
 async def test_tokens_that_arrive_together_travel_together(store_url: str) -> None:
-    async with programs(store_url, Meter()) as (web, _):
-        async with httpx.AsyncClient(base_url=web.serving.url, headers=AUTHORIZED, **PLAIN) as client:
-            seen = await frames(client)
+    async with (
+        programs(store_url, Meter()) as (web, _),
+        httpx.AsyncClient(base_url=web.serving.url, headers=AUTHORIZED, **PLAIN) as client,
+    ):
+        seen = await frames(client)
     assert sum(each.count("word ") for each in seen) == TOKENS
     assert len(seen) < MOST_EVENTS

@@ -7,7 +7,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from everturn.model import History, HistoryPosition, Message, RequestExtras, SessionSource, ToolCall, TurnOpening, Usage
+from everturn.model import (
+    HistoryPosition,
+    Message,
+    RequestExtras,
+    SessionSource,
+    ToolCall,
+    TranscriptPart,
+    TurnOpening,
+    Usage,
+)
 
 RunTool = Callable[[ToolCall, str], Awaitable[str]]
 """Runs one tool call. The second argument is an idempotency key: the same for every repetition of this call. A call that
@@ -45,14 +54,25 @@ class SessionContext(Protocol):
         """The model that the user chose for this session; None: the configured one."""
         ...
 
+    @property
+    def limited(self) -> bool:
+        """Whether a spending limit is set: then a call has to be counted before it is made."""
+        ...
+
+    async def opening(self, known: HistoryPosition) -> TurnOpening:
+        """What an agent that asks a model wants to know before its first request, in one read. `known`: up to where it knows
+        the transcript; `HistoryPosition(turn.session_id)` for nothing of it.
+        """
+        ...
+
+    async def history_after(self, known: HistoryPosition) -> TranscriptPart:
+        """The rows of the transcript behind a position, or all of them where what is known is no longer true."""
+        ...
+
     def freeze(self, prompt: str) -> asyncio.Future[str]:
         """Freeze the session's prompt (system prompt and tool schemas as one text), unless one is frozen. The result is the one
         that is, and so is every later result, whatever is given.
         """
-        ...
-
-    async def compaction_wanted(self) -> bool:
-        """Whether the user asked for a compaction: compact before the next model call, whatever the size."""
         ...
 
     async def may_compact(self) -> bool:
@@ -128,16 +148,6 @@ class TurnContext(Protocol):
         """The newest `last` rows of the transcript, oldest first, this turn's own rows included."""
         ...
 
-    async def opening(self, known: HistoryPosition) -> TurnOpening:
-        """What an agent that asks a model wants to know before its first request, in one read. `known`: up to where it knows
-        the transcript; `HistoryPosition(turn.session_id)` for nothing of it.
-        """
-        ...
-
-    async def history_after(self, known: HistoryPosition) -> History:
-        """The rows of the transcript behind a position, or all of them where what is known is no longer true."""
-        ...
-
     async def own(self) -> list[Message]:
         """The rows that this turn has committed, beginning with the user's message: in a later attempt, where to continue."""
         ...
@@ -150,14 +160,9 @@ class TurnContext(Protocol):
         """Add the messages that the user sent meanwhile to this turn; returns their rows. Call it before each model call."""
         ...
 
-    @property
-    def limited(self) -> bool:
-        """Whether a spending limit is set: then a call has to be counted before it is made."""
-        ...
-
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
         """Announce a model call. Once the result is there, the death of the process counts as an interruption: show nothing of
-        an answer before. With a `plan` the usage of the call is counted, and where the turn is `limited` the result has to be
+        an answer before. With a `plan` the usage of the call is counted, and where the session is `limited` the result has to be
         awaited before the call: it raises Spent when a limit is reached.
         """
         ...

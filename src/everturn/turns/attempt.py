@@ -19,7 +19,7 @@ from everturn.errors import PlatformError
 from everturn.ids import Instance
 from everturn.inbox.rows.steering import JoinedTurn, join_turn
 from everturn.lifecycle.settings import Settings
-from everturn.model import Event, Message, SettledFiles, ToolCall, Usage
+from everturn.model import Event, HistoryPosition, Message, SettledFiles, ToolCall, TranscriptPart, TurnOpening, Usage
 from everturn.outbox.hub import Hub
 from everturn.outbox.rules.text import storable
 from everturn.outbox.streaming import StreamingMessage
@@ -29,14 +29,14 @@ from everturn.sessions.rows.compaction import (
     Compaction,
     compact,
     compaction_failed,
-    compaction_wanted,
     freeze,
     may_compact,
 )
-from everturn.sessions.rows.entries import calls_of_turn
+from everturn.sessions.rows.entries import calls_of_turn, history_after
 from everturn.store.interface import Store
 from everturn.telemetry.observing import Observing
 from everturn.turns.rows.beginning import with_settled
+from everturn.turns.rows.opening import read_opening
 from everturn.turns.rows.turn_values import Start, StartedTurn, Streamed
 from everturn.turns.rows.turns import PROGRESS, Progress, called_apart, notify_progress
 from everturn.turns.rules.recovery import is_suspect
@@ -291,13 +291,27 @@ class SessionResources:
         """The model that /model chose for the session."""
         return self._attempt.begun.model
 
+    @property
+    def limited(self) -> bool:
+        """Whether a spending limit is set."""
+        return self._env.settings.limits.any()
+
+    async def opening(self, known: HistoryPosition) -> TurnOpening:
+        """The session's prompt, the rows behind a position, and the request extras, in one read."""
+        return await self._store.read(read_opening, self._here(known), self._attempt.begun.inbox)
+
+    async def history_after(self, known: HistoryPosition) -> TranscriptPart:
+        """The rows behind a position."""
+        return await self._store.read(history_after, self._here(known))
+
+    def _here(self, known: HistoryPosition) -> HistoryPosition:
+        """The position, if it is of the turn's session, which a compaction may have changed."""
+        here = self._attempt.begun.session_id
+        return known if known.session_id == here else HistoryPosition(here)
+
     def freeze(self, prompt: str) -> asyncio.Future[str]:
         """Freeze the session's prompt, unless it has one."""
         return self._store.run(freeze, self._attempt.begun.session_id, prompt)
-
-    async def compaction_wanted(self) -> bool:
-        """Whether the user asked for a compaction."""
-        return await self._store.read(compaction_wanted, self._attempt.begun.session_id)
 
     async def may_compact(self) -> bool:
         """Whether a compaction may be tried now; an interrupt or a command that waits comes first."""

@@ -15,23 +15,19 @@ from everturn.inbox.rows.steering import steer_waits
 from everturn.inbox.rules import NEW_MESSAGE, OUTCOME_UNKNOWN
 from everturn.model import (
     Effect,
-    History,
-    HistoryPosition,
     Message,
     RequestExtras,
     RowOutcome,
     SessionSource,
     ToolCall,
-    TurnOpening,
     Usage,
 )
 from everturn.outbox.rules.text import storable, utf16
 from everturn.people.rules.access import author_of
-from everturn.sessions.rows.entries import history_after, last_messages, transcript
+from everturn.sessions.rows.entries import last_messages, transcript
 from everturn.turns.approvals import request_approval
 from everturn.turns.attempt import Attempt, SessionResources, join_waiting, notify, used_calls
 from everturn.turns.rows.approvals import May, decided_calls
-from everturn.turns.rows.opening import read_opening
 from everturn.turns.rows.spending import Plan
 from everturn.turns.rows.turns import (
     begin_effect,
@@ -107,19 +103,6 @@ class JournaledTurn:
         """The newest rows of the transcript, oldest first."""
         return await self._store.read(last_messages, self._attempt.begun.session_id, last)
 
-    async def opening(self, known: HistoryPosition) -> TurnOpening:
-        """The session's prompt, the rows behind a position, and the request extras, in one read."""
-        return await self._store.read(read_opening, self._here(known), self._attempt.begun.inbox)
-
-    async def history_after(self, known: HistoryPosition) -> History:
-        """The rows behind a position."""
-        return await self._store.read(history_after, self._here(known))
-
-    def _here(self, known: HistoryPosition) -> HistoryPosition:
-        """The position, if it is of the turn's session, which a compaction may have changed."""
-        here = self._attempt.begun.session_id
-        return known if known.session_id == here else HistoryPosition(here)
-
     async def own(self) -> list[Message]:
         """This turn's committed rows. A first attempt without steps has only the user's message and reads nothing."""
         begun = self._attempt.begun
@@ -141,11 +124,6 @@ class JournaledTurn:
         await self._attachments.settle(self._attempt, self)
         return self._attempt.pop_joined()
 
-    @property
-    def limited(self) -> bool:
-        """Whether a spending limit is set."""
-        return self._env.settings.limits.any()
-
     def calling(self, plan: Usage = NO_USAGE) -> asyncio.Future[None]:
         """Store that a model is about to be called; with spending limits, count first what it may use."""
         self._attempt.called = True
@@ -155,7 +133,7 @@ class JournaledTurn:
             future = asyncio.get_running_loop().create_future()
             future.set_result(None)
             return future
-        if plan.requests and self.limited:
+        if plan.requests and self._env.settings.limits.any():
             future = self._store.run(calling_with_plan, self._attempt.begun, _counted(self._attempt, plan))
         else:  # a call that is paid for is stored each time, so that it is counted if it is cut off
             future = self._store.run(calling, self._attempt.begun, plan)

@@ -13,7 +13,7 @@ from everturn.agent.llm.chat.requests import PROVIDER, ChatOptions, chat_body, c
 from everturn.agent.llm.history import KnownHistories, KnownHistory
 from everturn.agent.llm.rendering import Anchored, rendered
 from everturn.agent.llm.replies import ModelInput
-from everturn.model import History, HistoryPosition, Message, RowOutcome, ToolCall
+from everturn.model import HistoryPosition, Message, RowOutcome, ToolCall, TranscriptPart
 from everturn.sessions.rules.transcript import arranged, estimated_tokens
 
 SESSION = "s"
@@ -65,11 +65,13 @@ def thoughts(chance: Random, calls: Sequence[ToolCall]) -> str | None:
     return json.dumps({"provider": PROVIDER, "parts": [*kept, *made]})
 
 
-def after(rows: Sequence[Message], position: HistoryPosition, upto: int) -> History:
+def after(rows: Sequence[Message], position: HistoryPosition, upto: int) -> TranscriptPart:
     """What the store says of the rows behind a position."""
     newer = [row for row in rows[:upto] if row.seq > position.seq]
     last = newer[-1].seq if newer else position.seq
-    return History(rows=newer, position=HistoryPosition(SESSION, last, position.revision), whole=position.seq == 0)
+    return TranscriptPart(
+        rows=newer, position=HistoryPosition(SESSION, last, position.revision), whole=position.seq == 0
+    )
 
 
 def whole(rows: Sequence[Message], system: str, note: Anchored | None = None) -> object:
@@ -127,7 +129,7 @@ def test_all_rows_again_replace_what_was_known() -> None:
     known.add(after(rows, known.position, len(rows)))
     known.encoded("")
     fewer = numbered([Message(role="user", content="again")])
-    known.add(History(rows=fewer, position=HistoryPosition(SESSION, 1, 4), whole=True))
+    known.add(TranscriptPart(rows=fewer, position=HistoryPosition(SESSION, 1, 4), whole=True))
     assert json.loads(known.encoded("")) == whole(fewer, "")
     assert known.call_ids == set()
     assert known.position.revision == 4
@@ -136,7 +138,7 @@ def test_all_rows_again_replace_what_was_known() -> None:
 def talked(session_id: str, size: int) -> KnownHistory:
     known = KnownHistory(session_id)
     rows = [Message(role="user", content="x" * size, seq=1)]
-    known.add(History(rows=rows, position=HistoryPosition(session_id, 1), whole=True))
+    known.add(TranscriptPart(rows=rows, position=HistoryPosition(session_id, 1), whole=True))
     return known
 
 

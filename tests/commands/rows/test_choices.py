@@ -14,9 +14,9 @@ from everturn.inbox.rows.steering import busy_chosen
 from everturn.lifecycle.rows import join, record_end
 from everturn.model import Usage
 from everturn.people.rules.rights import NO_RIGHTS, ChatRights, Rights
-from everturn.sessions.rows.compaction import compaction_wanted, freeze, frozen
+from everturn.sessions.rows.compaction import freeze, frozen
 from everturn.turns.rows.turns import finish, step
-from tests.contracts.store import BY_EVENT, QUEUE, StoreProcess, broken, key_of, living, response
+from tests.contracts.store import BY_EVENT, QUEUE, StoreProcess, broken, key_of, living, response, wants_compaction
 
 ANNS = Rights(owners=("fake:ann",))
 
@@ -160,7 +160,7 @@ async def test_compress_is_wanted_before_the_next_model_call(process: StoreProce
     assert await said(process, "/compress") == "No conversation has been started here yet."
     begun = await process.talk()
     assert "Before the next answer, the agent summarises" in await said(process, "/compact")
-    assert await process.store.read(compaction_wanted, begun.session_id) is True
+    assert await wants_compaction(process, begun.session_id)
     await process.called("long")
     assert "the running task's next model call" in await said(process, "/compress")
 

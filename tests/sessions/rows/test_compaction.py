@@ -13,7 +13,6 @@ from everturn.sessions.rows.compaction import (
     MovedTurn,
     compact,
     compaction_failed,
-    compaction_wanted,
     freeze,
     frozen,
     may_compact,
@@ -25,7 +24,7 @@ from everturn.turns.rows.approvals import ApprovalTerms, May, begin_approved
 from everturn.turns.rows.spending import usage_of_session, usage_of_turn
 from everturn.turns.rows.turn_values import StartedTurn
 from everturn.turns.rows.turns import step
-from tests.contracts.store import StoreProcess, broken, living, response
+from tests.contracts.store import StoreProcess, broken, living, response, wants_compaction
 
 USED = Usage(requests=1, input_tokens=10, output_tokens=5, cached_tokens=2, cost=0.5)
 
@@ -175,9 +174,9 @@ async def test_a_wish_is_kept_until_it_is_met(process: StoreProcess) -> None:
     """/compress sets a flag; the child has none."""
     begun = await process.called()
     await process.twice(want_compaction, begun.session_id)
-    assert await process.store.read(compaction_wanted, begun.session_id)
+    assert await wants_compaction(process, begun.session_id)
     moved = await process.store.run(compact, begun, move(process))
-    assert not await process.store.read(compaction_wanted, moved.begun.session_id)
+    assert not await wants_compaction(process, moved.begun.session_id)
     assert not await process.store.run(want_compaction, begun.session_id)
 
 

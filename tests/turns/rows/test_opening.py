@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from everturn.model import NO_EXTRAS, History, HistoryPosition, TurnOpening
-from everturn.sessions.rows.compaction import compaction_wanted, freeze, frozen, want_compaction
+from everturn.model import NO_EXTRAS, HistoryPosition, TranscriptPart, TurnOpening
+from everturn.sessions.rows.compaction import freeze, frozen, want_compaction
 from everturn.sessions.rows.entries import history_after, transcript
 from everturn.turns.rows.opening import read_opening
 from everturn.turns.rows.turn_values import StartedTurn
@@ -30,7 +30,7 @@ async def opened(process: StoreProcess, turn: StartedTurn, known: HistoryPositio
     return await process.store.read(read_opening, here, turn.inbox)
 
 
-async def behind(process: StoreProcess, known: HistoryPosition) -> History:
+async def behind(process: StoreProcess, known: HistoryPosition) -> TranscriptPart:
     return await process.store.read(history_after, known)
 
 
@@ -40,7 +40,7 @@ async def test_the_opening_says_what_single_reads_say(process: StoreProcess) -> 
     await process.store.run(want_compaction, turn.session_id)
     opening = await opened(process, turn)
     assert opening.frozen == await process.store.read(frozen, turn.session_id) == "prompt"
-    assert opening.history.compaction_wanted is await process.store.read(compaction_wanted, turn.session_id) is True
+    assert opening.history.compaction_wanted
     assert opening.extras == NO_EXTRAS
     assert opening.history.rows == await process.store.read(transcript, turn.session_id, 0, 100)
     assert opening.history.whole
@@ -56,7 +56,7 @@ async def test_a_session_without_a_prompt_has_none(process: StoreProcess) -> Non
 async def test_only_newer_rows_are_read(process: StoreProcess) -> None:
     turn = await begun(process, "one")
     known = (await opened(process, turn)).history.position
-    assert await behind(process, known) == History(rows=[], position=known, whole=False)
+    assert await behind(process, known) == TranscriptPart(rows=[], position=known, whole=False)
     await process.tool(turn)
     newer = await behind(process, known)
     assert [row.role for row in newer.rows] == ["assistant", "tool"]
@@ -79,4 +79,6 @@ async def test_all_is_read_again_when_rows_were_hidden(process: StoreProcess) ->
 
 async def test_a_session_that_is_not_there_has_no_rows(process: StoreProcess) -> None:
     gone = HistoryPosition("no such session", 7, 3)
-    assert await behind(process, gone) == History(rows=[], position=HistoryPosition("no such session"), whole=True)
+    assert await behind(process, gone) == TranscriptPart(
+        rows=[], position=HistoryPosition("no such session"), whole=True
+    )

@@ -119,7 +119,7 @@ class LlmAgent:
     async def _begin(self, turn: TurnContext) -> Work:
         toolbox = Toolbox.of(self._sources)
         history = self._histories.take(turn.session_id)
-        opening = await turn.opening(history.position)
+        opening = await turn.session.opening(history.position)
         history.add(opening.history)
         prompt = frozen_prompt(turn, self._settings, toolbox, opening.frozen)
         # Stored while the first request is on its way. While an MCP server has not reported its tools the prompt is for this turn
@@ -148,7 +148,7 @@ class LlmAgent:
         """Read the rows that came since; all of them where a compaction has begun another session."""
         if work.history.position.session_id != work.turn.session_id:
             work.history = KnownHistory(work.turn.session_id)
-        work.history.add(await work.turn.history_after(work.history.position))
+        work.history.add(await work.turn.session.history_after(work.history.position))
 
     async def _shortened(self, work: Work) -> bool:
         """Compact, because the provider says that the conversation is too long."""

@@ -137,7 +137,7 @@ class ModelCaller:
                 asked = await self._input(turn, name, given, model)
                 plan = await model.plan(given.tokens, settings.max_output_tokens or LIKELY_OUTPUT_TOKENS)
                 calling = turn.calling(plan)
-                if turn.limited:  # counted before anything is paid for
+                if turn.session.limited:  # counted before anything is paid for
                     await calling
                 answer = await call_model(model, asked, watch, calling)
         except ConfigError as error:

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from everturn.agent.llm.chat.requests import PROVIDER, Sent, chat_messages, earlier_messages, joined, thoughts_in
 from everturn.agent.llm.rendering import Anchored, rendered
 from everturn.home.rules import uploads_in
-from everturn.model import History, HistoryPosition, Message
+from everturn.model import HistoryPosition, Message, TranscriptPart
 from everturn.sessions.rules.transcript import arranged, estimated_tokens
 
 MOST_BYTES = 32 * 1024 * 1024  # of all transcripts that an agent keeps
@@ -34,7 +34,7 @@ class KnownHistory:
         self._encoded_rows = 0  # how many arranged rows they are
         self._thoughts: set[str] = set()  # in which fields they have what a model thought
 
-    def add(self, news: History) -> None:
+    def add(self, news: TranscriptPart) -> None:
         """Add newer rows, or begin anew with all of them."""
         if news.whole:
             self._forget(news.position)

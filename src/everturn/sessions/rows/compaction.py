@@ -148,12 +148,6 @@ def want_compaction(session_id: str) -> Op[bool]:
     return bool(rows)
 
 
-def compaction_wanted(session_id: str) -> Op[bool]:
-    """Whether the user requested a compaction that was not made yet."""
-    rows = yield sql("SELECT compact_wanted FROM session WHERE session_id=$1", session_id)
-    return bool(rows and rows[0][0])
-
-
 # The frozen system prompt and tool schemas of a session, which keep the provider's cache warm.
 
 

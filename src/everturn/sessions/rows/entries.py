@@ -9,7 +9,6 @@ import msgspec
 
 from everturn.model import (
     ACTIVE,
-    History,
     HistoryPosition,
     Json,
     Message,
@@ -19,6 +18,7 @@ from everturn.model import (
     State,
     Suspended,
     ToolCall,
+    TranscriptPart,
 )
 from everturn.store.interface import Op, Row, Statement, sql
 from everturn.turns.rows.turn_values import StartedTurn
@@ -277,18 +277,18 @@ def transcript(session_id: str, after: int, limit: int) -> Op[list[Message]]:
     return [message_of(row) for row in rows]
 
 
-def history_after(known: HistoryPosition) -> Op[History]:
+def history_after(known: HistoryPosition) -> Op[TranscriptPart]:
     """The visible rows of a session behind a position; all of them where that is of an older revision."""
     rows = yield sql("SELECT revision, compact_wanted FROM session WHERE session_id=$1", known.session_id)
     return (yield from rows_of_revision(known, *(rows[0] if rows else (0, 0))))
 
 
-def rows_of_revision(known: HistoryPosition, revision: int, compact_wanted: int) -> Op[History]:
+def rows_of_revision(known: HistoryPosition, revision: int, compact_wanted: int) -> Op[TranscriptPart]:
     """The same, where the session's row was read by the same operation."""
     after = known.seq if revision == known.revision else 0
     newer = yield from transcript(known.session_id, after, ALL_ROWS)
     position = HistoryPosition(known.session_id, newer[-1].seq if newer else after, revision)
-    return History(rows=newer, position=position, whole=after == 0, compaction_wanted=bool(compact_wanted))
+    return TranscriptPart(rows=newer, position=position, whole=after == 0, compaction_wanted=bool(compact_wanted))
 
 
 def last_messages(session_id: str, limit: int) -> Op[list[Message]]:

@@ -259,23 +259,21 @@ class V1:
             request = await self._stored(inbound)
             if self._closing:  # meanwhile: nothing would end it
                 raise NotPossible(stopping())
-            await self._exchange(_Exchange(self.following, call, request, watch, send), call.client, receive)
-
-    async def _exchange(self, exchange: _Exchange, client: str, receive: Receive) -> None:
-        working = asyncio.ensure_future(exchange.run())
-        left = asyncio.ensure_future(until_gone(receive))
-        self._open[working] = client
-        self._clients[client] += 1
-        try:
-            await asyncio.wait({working, left}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            del self._open[working]
-            self._clients[client] -= 1
-            left.cancel()
-            working.cancel()
-            await asyncio.wait({working, left})
-        if not left.done() or left.cancelled():
-            await exchange.conclude(working)
+            exchange = _Exchange(self.following, call, request, watch, send)
+            working = asyncio.ensure_future(exchange.run())
+            left = asyncio.ensure_future(until_gone(receive))
+            self._open[working] = call.client
+            self._clients[call.client] += 1
+            try:
+                await asyncio.wait({working, left}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                del self._open[working]
+                self._clients[call.client] -= 1
+                left.cancel()
+                working.cancel()
+                await asyncio.wait({working, left})
+            if not left.done() or left.cancelled():
+                await exchange.conclude(working)
 
 
 class _Exchange:
