@@ -150,6 +150,27 @@ async def test_what_an_agent_lacks_is_found_at_the_start(home: Path, text: str, 
     assert said in str(caught.value)
 
 
+MODEL = '[agent]\nmodel = "openai:gpt-5-mini"\napi_key_env = "KEY"\n'
+
+
+@pytest.mark.parametrize("limit", ["turn_cost", "person_cost_day", "total_cost_day"])
+async def test_a_limit_in_money_needs_the_prices(home: Path, limit: str) -> None:
+    config = settings(home, f"{MODEL}[spending]\n{limit} = 1.5\n")
+    without = replace(given(home, {"KEY": "sk-123456789"}), installed=lambda _: None)
+    with pytest.raises(ConfigError, match=rf"spending.{limit} is an amount of money, .* install everturn\[prices\]"):
+        await Agents(config, without).open()
+    agents = Agents(config, given(home, {"KEY": "sk-123456789"}))
+    await agents.open()
+    await agents.close()
+
+
+async def test_a_limit_in_tokens_needs_no_prices(home: Path) -> None:
+    config = settings(home, f"{MODEL}[spending]\nturn_tokens = 1000\n")
+    agents = Agents(config, replace(given(home, {"KEY": "sk-123456789"}), installed=lambda _: None))
+    await agents.open()
+    await agents.close()
+
+
 async def test_a_key_that_is_there_is_taken_and_never_shown(home: Path) -> None:
     agents = Agents(settings(home, KEYED), given(home, {"OPENAI_API_KEY": "s3cret"}))
     await agents.open()

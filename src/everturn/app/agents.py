@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from everturn.agent.wire import WireSettings
 
 log = structlog.get_logger()
+PRICES = "genai_prices"
 # Where a provider's libraries look for a key that nobody named.
 USUAL_VARIABLES = {"openai": "OPENAI_API_KEY", "openai-chat": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
@@ -70,6 +72,7 @@ class AgentParts:
     tools: NamedTools = _no_tools
     compaction: CompactionConfig = CompactionConfig()  # noqa: RUF009  frozen
     cache: Cache[Any] | None = None
+    installed: Callable[[str], object] = find_spec  # what is known of a library, by its name
 
 
 class Agents:
@@ -80,10 +83,12 @@ class Agents:
         # Agents with foreign code in this process; whether there is a local model makes no difference to that.
         self._foreign = {name for name, each in self._configs.items() if kind_of(each, lambda: None) == "python"}
         self._given = given
+        self._spending = config.spending
         self._made: dict[tuple[str, str], Agent] = {}
 
     async def open(self) -> None:
         """Make all agents, in a thread: their libraries are large. Raises ConfigError with the wrong setting."""
+        self._check_prices()
         making = _Making(self._given)
         for name, config in self._configs.items():
             table = "agent" if name == MAIN else f"agents.{name}"
@@ -92,6 +97,17 @@ class Agents:
         for agent in self._made.values():
             if isinstance(agent, CanStart):
                 agent.start()
+
+    def _check_prices(self) -> None:
+        """Raise ConfigError for a limit in money that nothing would count towards."""
+        limits = {name: getattr(self._spending, name) for name in ("turn_cost", "person_cost_day", "total_cost_day")}
+        asks = any(kind_of(each, lambda: None) == "llm" for each in self._configs.values())
+        if asks and any(limits.values()) and not self._given.installed(PRICES):
+            name = next(name for name, value in limits.items() if value)
+            raise ConfigError(
+                f"spending.{name} is an amount of money, but no prices of models are installed: install everturn[prices],"
+                " or set a limit in tokens"
+            )
 
     async def run(self, turn: TurnContext) -> Answer:
         """Answer a turn with its agent. Raises Unanswerable when there is none of that name any more."""
