@@ -13,7 +13,7 @@ from everturn.home.rules import uploads_in
 from everturn.model import HistoryPosition, Message, TranscriptPart
 from everturn.sessions.rules.transcript import arranged, estimated_tokens
 
-MOST_BYTES = 32 * 1024 * 1024  # of all transcripts that an agent keeps
+MOST_BYTES = 8 * 1024 * 1024  # of all transcripts that an agent keeps
 ROW_BYTES = 400  # of a row in memory, beside its texts
 
 
