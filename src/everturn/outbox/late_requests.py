@@ -16,15 +16,16 @@ MOST = 10_000  # requests that are remembered
 MOST_CHECKS = 3
 
 
-async def check_claim(store: Store, instance: Instance, row: int, claim: int) -> None:
-    """Raise FenceLost where others took this process for dead, and the reply with its work. Asked right before a request when the
-    last heartbeat is too old to tell. An answer that comes late, because the process stood still meanwhile, proves nothing.
+async def check_claim(store: Store, instance: Instance, row: int, claim: int, within_s: float = GRACE_S) -> None:
+    """Raise FenceLost where others took this process for dead, and the reply with its work, or its receiver was revoked. Asked right
+    before a request when the last heartbeat is too old to tell, or the claim took long. An answer that comes late, because the process
+    stood still meanwhile or the database is slow, proves nothing.
     """
     clock = instance.clock
     for _ in range(MOST_CHECKS):
         asked_at = clock.monotonic()
         await store.read(still_claimed, row, claim)
-        if clock.monotonic() - asked_at < GRACE_S:
+        if clock.monotonic() - asked_at < within_s:
             return
     raise TryLater("the database is too slow to say whether this is still ours to send", GRACE_S)
 

@@ -64,6 +64,7 @@ from everturn.turns.rules.turn_texts import buttons
 log = structlog.get_logger()
 T = TypeVar("T")
 NOT_CONNECTED_S = 60.0
+LATE_CLAIM_S = 0.5  # a claim that took longer may have been taken away since it was committed
 
 
 class ReplySender:
@@ -99,10 +100,13 @@ class ReplySender:
         self._stopping = False
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self._late: set[int] = set()  # replies whose claim is checked before they are sent
         self._busy = 0  # lanes that claim or send; one that waits until its reply is due does not count
 
-    def send(self, reply: Reply) -> None:
-        """Send a reply that this process has claimed."""
+    def send(self, reply: Reply, asked_at: float) -> None:
+        """Send a reply that this process has claimed with the commit that it asked for at this time."""
+        if self._clock.now() - asked_at > LATE_CLAIM_S:
+            self._late.add(reply.id)
         self._look_again(reply.key)
         self._open_lane(reply.key, reply)
 
@@ -240,19 +244,25 @@ class ReplySender:
         store, now = self._store, self._clock.now()
         claiming = store.run(claim_next, key, self._instance.number, self._instance.ids.next(), now)
         try:
-            return await _settled(claiming)
+            found = await _settled(claiming)
         except asyncio.CancelledError:
             # When it is cancelled twice, the claim may still be open; the next process finds it.
             if claiming.done() and claiming.exception() is None and isinstance(reply := claiming.result(), Reply):
                 with suppress(FenceLost):
                     await _settled(store.run(try_later, reply, now, "", failed=False))
             raise
+        if isinstance(found, Reply) and self._clock.now() - now > LATE_CLAIM_S:
+            self._late.add(found.id)
+        return found
 
     async def _deliver(self, reply: Reply) -> bool:
         """Send the unsent parts of a reply; True when the lane should look for more."""
         began, outcome, more = self._clock.monotonic(), "sent", True
         try:
-            if began > self._instance.safe_until:  # others may have taken this process for dead
+            if reply.id in self._late:  # its receiver may have been revoked while the claim was on its way back
+                self._late.discard(reply.id)
+                await check_claim(self._store, self._instance, reply.id, reply.claim, LATE_CLAIM_S)
+            elif began > self._instance.safe_until:  # others may have taken this process for dead
                 await check_claim(self._store, self._instance, reply.id, reply.claim)
             until = reply.valid_until
             if until is not None and is_too_late(until, self._clock.now(), seen=_may_be_seen(reply)):

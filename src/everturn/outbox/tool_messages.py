@@ -113,7 +113,7 @@ class ToolMessages:
         if message.delivery.by_event:
             self._hub.publish(message.to_key, posted.events)
         elif posted.reply is not None:
-            self._outbox.send(posted.reply)
+            self._outbox.send(posted.reply, message.at)
         else:
             self._outbox.wake(message.to_key)
 

@@ -135,11 +135,13 @@ class Runner:
             grew=grew,
         )
         # What follows the commit happens even if this task is cancelled meanwhile.
-        finishing.add_done_callback(partial(self._finished, attempt, delivery))
+        finishing.add_done_callback(partial(self._finished, attempt, delivery, message.at))
         env.observing.model_answered(begun, attempt.pop_asked_at(), answer.usage)
         return (await asyncio.shield(finishing)).more
 
-    def _finished(self, attempt: Attempt, delivery: Delivery, finishing: asyncio.Future[Finished]) -> None:
+    def _finished(
+        self, attempt: Attempt, delivery: Delivery, asked_at: float, finishing: asyncio.Future[Finished]
+    ) -> None:
         if finishing.exception() is not None:
             return  # the finishing task gets the error
         finished, key = finishing.result(), attempt.begun.key
@@ -150,7 +152,7 @@ class Runner:
             self._publish_answer(key, finished)
             self._env.observing.sent_by_commit(attempt.begun)
         elif finished.reply is not None:
-            self._outbox.send(finished.reply)
+            self._outbox.send(finished.reply, asked_at)
         else:
             self._outbox.wake(key)
 
