@@ -82,3 +82,26 @@ def test_another_kind_of_proxy_is_refused(kind: str) -> None:
 )
 def test_no_proxy_excepts_hosts(excepted: str, host: str, port: int, direct: bool) -> None:  # noqa: FBT001
     assert (proxy_for("https", host, port, PROXY | {"NO_PROXY": excepted}) is None) is direct
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hunter2#x@proxy:3128",
+        "http://me:hunter2/x@proxy:3128",
+        "htp://me:hunter2@proxy",
+        "http://me:hunter2@proxy:x",
+    ],
+)
+def test_no_error_holds_a_password(url: str) -> None:
+    """Also where it has a character that should be escaped, so that it seems to be a port or a path."""
+    for server, env in ((url, {}), ("https://here.example/", {"HTTPS_PROXY": url})):
+        with pytest.raises(ValueError, match="address") as caught:
+            route_to(server, env)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_what_cannot_be_read_in_no_proxy_excepts_nothing() -> None:
+    env = {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "[foo, here.example"}
+    assert route_to("https://there.example/", env).proxy is not None
+    assert route_to("https://here.example/", env).proxy is None

@@ -242,11 +242,14 @@ async def test_a_large_request_waits_for_a_server_that_reads_slowly() -> None:
         assert await asking == b"hello"
 
 
-async def test_a_large_request_that_is_refused_early_is_not_sent_to_its_end() -> None:
+@pytest.mark.parametrize("reads_on", [True, False])
+async def test_a_large_request_that_is_refused_early_is_not_sent_to_its_end(reads_on: bool) -> None:  # noqa: FBT001
+    """Also by a server that answers and reads nothing more."""
+
     async def refuses(connection: RawConnection) -> None:
         await connection.head()
         await connection.send(whole(b"too large", "413 Content Too Large"))
-        await connection.gone()
+        await (connection.gone() if reads_on else asyncio.Event().wait())
 
     async with serving(refuses) as (_, streams, to):
         response = await streams.post(to, bytes(MANY))

@@ -39,6 +39,8 @@ from tests.web.composition import TOKEN, Web, running
 Turn = Callable[[], Awaitable[None]]
 LOOK = ToolCall(id="call-1", name="look")
 MODEL_KEY = "sk-test-0123456789abcdef"
+FEW_TURNS = 2  # there are many gateways to measure
+MODEL_TURNS = 12
 
 
 class StillClock(ManualClock):
@@ -232,16 +234,19 @@ class Bench:
     def measured(self, off: str, *, model: bool = False) -> Measured:
         """A turn by Telegram; answered by a language model, or by a script."""
         still = "display.typing = false\n" if model else ""  # how often it is shown depends on how fast the model is
-        return self._run(lambda folder, url, meter: made_from(still + off, folder, url, meter, model=model))
+        # The connection to the model is free again when the end of its answer has arrived, now and then after the next turn began,
+        # which then makes another one: of a few turns the least is that of a turn that did not.
+        turns = MODEL_TURNS if model else FEW_TURNS
+        return self._run(lambda folder, url, meter: made_from(still + off, folder, url, meter, model=model), turns)
 
     def measured_by_http(self, off: str) -> Measured:
         """A turn by the HTTP api."""
-        return self._run(partial(_by_http, off))
+        return self._run(partial(_by_http, off), FEW_TURNS)
 
-    def _run(self, made: Callable[[Path, str, Meter], AbstractAsyncContextManager[Turn]]) -> Measured:
+    def _run(self, made: Callable[[Path, str, Meter], AbstractAsyncContextManager[Turn]], turns: int) -> Measured:
         async def measure() -> Costs:
             async with made(folder, self._empty.copy(folder), meter) as turn:
-                return await meter.of(turn, turns=2)  # there are many gateways to measure
+                return await meter.of(turn, turns=turns)
 
         meter, folder = Meter(), self._folders.mktemp("home")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

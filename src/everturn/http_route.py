@@ -40,16 +40,23 @@ class ServerRoute:
 def route_to(url: str, env: Mapping[str, str]) -> ServerRoute:
     """The route to the server of a URL. Raises ValueError, which says what is wrong with the URL or the proxy's."""
     parts = urlsplit(url)
-    host, port = _address(parts, url)
+    host, port = _address(parts)
     return ServerRoute(parts.scheme == "https", host, port, proxy_for(parts.scheme, host, port, env))
 
 
-def _address(parts: SplitResult, url: str) -> tuple[str, int]:
-    """Host and port of a URL. Raises ValueError."""
+def _address(parts: SplitResult) -> tuple[str, int]:
+    """Host and port of a URL. Raises ValueError, whose text has nothing of the URL but its host: it may hold a password, and one with
+    a character that has to be escaped there may be anywhere in it.
+    """
     if parts.scheme not in PORTS or not parts.hostname:
-        raise ValueError(f"{url!r} is no address that begins with http:// or https://")
+        shown = repr(parts.geturl()) if "@" not in parts.geturl() else "one with a login"
+        raise ValueError(f"the address ({shown}) does not begin with http:// or https:// and a name")
+    try:
+        port = parts.port
+    except ValueError:
+        raise ValueError("the address has a port that is no number; a login in it must be percent-encoded") from None
     host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
-    return host, parts.port or PORTS[parts.scheme]
+    return host, port or PORTS[parts.scheme]
 
 
 def proxy_for(scheme: str, host: str, port: int, env: Mapping[str, str]) -> OutboundProxy | None:
@@ -64,8 +71,7 @@ def proxy_for(scheme: str, host: str, port: int, env: Mapping[str, str]) -> Outb
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme.startswith("socks"):
         raise ValueError(f"a proxy of the kind {parts.scheme} is not supported, only http and https")
-    address = _address(parts, parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
-    return OutboundProxy(parts.scheme == "https", *address, _basic(parts))
+    return OutboundProxy(parts.scheme == "https", *_address(parts), _basic(parts))
 
 
 def _basic(parts: SplitResult) -> str | None:
@@ -85,8 +91,8 @@ def _names(pattern: str, host: str, port: int) -> bool:
         return True
     if (found := _in_network(pattern, host)) is not None:
         return found
-    name = urlsplit(pattern if "://" in pattern else f"//{pattern}")
     try:
+        name = urlsplit(pattern if "://" in pattern else f"//{pattern}")
         wanted, at = name.hostname or "", name.port
     except ValueError:
         return False  # as curl does: what cannot be read excepts nothing

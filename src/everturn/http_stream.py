@@ -173,6 +173,8 @@ class StreamConnection(asyncio.Protocol):
             self._paused = True
             self.transport.pause_reading()
         self._wake()
+        if response.has_head:
+            self.resume_writing()  # whoever still writes a body finds the answer, which may be a refusal
         if response.complete:
             self._end()
 
@@ -504,10 +506,17 @@ async def first_connected(
                     each.result()[0].abort()  # type: ignore[attr-defined]  # both at once
     finally:
         for each in trying:
+            each.add_done_callback(_abort_unwanted)
             each.cancel()
     if won is None:
         raise failed or OSError("its name has no address")
     return won
+
+
+def _abort_unwanted(connecting: asyncio.Task[tuple[asyncio.BaseTransport, StreamConnection]]) -> None:
+    """Close a connection that was made after all, though nobody waits for it any more."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result()[1].transport.abort()
 
 
 def _kept_s(response: IncomingResponse) -> float:

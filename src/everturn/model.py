@@ -298,7 +298,7 @@ class HistoryPosition(msgspec.Struct, frozen=True):
 
     session_id: str
     seq: int = 0  # the last row that it knows
-    revision: int = 0  # of the transcript: it rises when rows are hidden, and all of it has to be read again
+    revision: int = 0  # of the transcript: it rises when rows are hidden or changed, and all of it has to be read again
 
 
 class TranscriptPart(msgspec.Struct, frozen=True, kw_only=True):

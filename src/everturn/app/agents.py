@@ -247,6 +247,7 @@ class _Making:
                 LlmSettings(
                     model=f"openai:{MODEL}",
                     base_url=f"{address.url}/v1",
+                    on_this_machine=True,
                     api_key=address.key,
                     **given,
                     tell_place=False,

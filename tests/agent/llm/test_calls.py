@@ -35,7 +35,8 @@ class Saying:
         return Usage(1, input_tokens, output_tokens)
 
     async def ask(self, _asked: ModelInput, heard: Heard) -> ModelAnswer:
-        heard(lambda: "hel")
+        self._heard = heard
+        self.heard("hel")
         self.said.set()
         try:
             await self.may_end.wait()
@@ -43,6 +44,10 @@ class Saying:
             self.ended_early = True
             raise
         return ANSWER
+
+    def heard(self, text: str) -> None:
+        """Say something."""
+        self._heard(lambda: text)
 
     async def close(self) -> None:
         """It has no connections."""
@@ -87,6 +92,19 @@ async def test_a_call_that_cannot_be_stored_is_ended() -> None:
     with pytest.raises(FenceLost):
         await call
     assert (model.ended_early, shown) == (True, [])
+
+
+async def test_what_comes_while_it_is_learnt_that_a_call_is_not_stored_is_not_shown() -> None:
+    model, shown = Saying(), list[str]()
+    calling = asyncio.get_running_loop().create_future()
+    call = asyncio.ensure_future(call_model(model, ASKED, watching(shown), calling))
+    model_says = asyncio.ensure_future(model.said.wait())
+    await asyncio.wait({model_says, call}, return_when=asyncio.FIRST_COMPLETED)
+    calling.set_exception(FenceLost("the turn is not ours any more"))
+    model.heard("hello")  # before the call learns of it
+    with pytest.raises(FenceLost):
+        await call
+    assert shown == []
 
 
 async def test_who_cancels_a_call_ends_it() -> None:

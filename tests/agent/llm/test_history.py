@@ -116,6 +116,28 @@ def test_older_rows_are_encoded_once_and_not_kept() -> None:
     assert not known.is_whole
 
 
+def test_rows_before_a_call_without_a_result_are_encoded() -> None:
+    call = ToolCall("c", "look")
+    said = [Message(role=role, content="x") for _ in range(20) for role in ("user", "assistant")]
+    rows = numbered(
+        [*said, Message(role="user", content="x"), Message(role="assistant", content="", calls=(call,)), *said]
+    )
+    known = KnownHistory(SESSION)
+    known.add(after(rows, known.position, len(rows)))
+    assert json.loads(known.encoded("")) == whole(rows, "")
+    assert len(known.rows) == len(said) + 1
+    late = [*rows, Message(role="tool", content="found", call_id="c", seq=len(rows) + 1)]
+    known.add(after(late, known.position, len(late)))
+    assert json.loads(known.encoded("")) == whole(late, "")
+
+
+def test_arguments_of_calls_take_memory_as_well() -> None:
+    calls = tuple(ToolCall(str(number), "write", "x" * 1_000) for number in range(10))
+    known = KnownHistory(SESSION)
+    known.add(after(numbered([Message(role="assistant", content="", calls=calls)]), known.position, 1))
+    assert known.size > 10_000
+
+
 def test_a_body_with_known_bytes_is_that_with_all_messages() -> None:
     rows, known = drawn(7), KnownHistory(SESSION)
     known.add(after(rows, known.position, len(rows)))

@@ -125,6 +125,8 @@ class LlmAgent:
         # Stored while the first request is on its way. While an MCP server has not reported its tools the prompt is for this turn
         # alone: a session that kept it would never get them.
         freezing = turn.session.freeze(prompt.text) if opening.frozen is None and toolbox.complete else None
+        if freezing is not None:
+            freezing.add_done_callback(_retrieved)
         prompt, functions = with_extras(prompt, opening.extras)
         steps = sum(bool(row.calls) for row in await turn.own()) if turn.attempt > 1 else 0
         used = await turn.session.used_ids() if turn.attempt > 1 else set()
@@ -153,6 +155,12 @@ class LlmAgent:
     async def _shortened(self, work: Work) -> bool:
         """Compact, because the provider says that the conversation is too long."""
         return await self._compacting.shorten(work.turn)
+
+
+def _retrieved(storing: asyncio.Future[str]) -> None:
+    """Look at the error of a prompt that was not stored: the turn may have ended before it asked for it."""
+    if not storing.cancelled():
+        storing.exception()
 
 
 def _own_first(answer: ModelAnswer, functions: Collection[str]) -> tuple[ModelAnswer, bool]:

@@ -37,7 +37,7 @@ from everturn.model import Message, Usage
 from everturn.sessions.rules.transcript import estimated_tokens
 
 log = structlog.get_logger()
-ALL_ROWS = 100_000  # of a transcript: a window that moves would change the beginning of every request
+ALL_ROWS = 1_000_000  # of a transcript: a window that moves would change the beginning of every request
 LIKELY_OUTPUT_TOKENS = 1_000  # what an answer is expected to use where the settings set no limit
 
 

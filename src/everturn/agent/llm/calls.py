@@ -45,23 +45,24 @@ class Pulse:
 class Preview:
     """Shows an answer as it grows; nothing before the call is stored. What arrives together is shown together."""
 
-    def __init__(self, watch: CallWatch, pulse: Pulse, calling: asyncio.Future[None]) -> None:
+    def __init__(self, watch: CallWatch, pulse: Pulse) -> None:
         self._watch = watch
         self._pulse = pulse
-        self._calling = calling
+        self._stored = False
         self._text: Callable[[], str] | None = None  # what was heard before the call was stored
 
     def heard(self, text: Callable[[], str]) -> None:
         """Something of the answer arrived."""
         self._pulse.beat()
         self._watch.active()
-        if self._calling.done():
+        if self._stored:
             self._show(text)
         else:
             self._text = text
 
     def begin(self) -> None:
-        """Show what was heard by now: the call is stored."""
+        """Show what was heard by now, and what comes: the call is stored."""
+        self._stored = True
         if self._text is not None:
             self._show(self._text)
 
@@ -77,7 +78,7 @@ async def call_model(
     raises, or why the call was not stored: it is ended then.
     """
     pulse = Pulse(watch.clock)
-    preview = Preview(watch, pulse, calling)
+    preview = Preview(watch, pulse)
     work = asyncio.ensure_future(unless_stalled(model.ask(asked, preview.heard), pulse, watch))
     try:
         await calling
@@ -105,8 +106,10 @@ async def unless_stalled(work: Awaitable[T], pulse: Pulse, watch: CallWatch) -> 
 
 
 async def _ended(task: asyncio.Future[Any]) -> None:
-    """End a task that is no longer wanted."""
+    """End a task that is no longer wanted, whatever came of it."""
     if not task.done():
         task.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await task
+    elif not task.cancelled():
+        task.exception()  # if it failed as well, that is not what went wrong first

@@ -40,6 +40,8 @@ _STATUSES = {
     402: CallOutcome.QUOTA,
     403: CallOutcome.DENIED,
     404: CallOutcome.MISSING,
+    408: CallOutcome.SERVER,  # a server that closes a kept connection says so, sometimes as our next request leaves
+    425: CallOutcome.SERVER,
     429: CallOutcome.LIMITED,
 }
 _DETAIL_CHARS = 300

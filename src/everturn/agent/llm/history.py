@@ -6,6 +6,7 @@ All of it can be made anew from the rows, and is when they were changed: after a
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from everturn.agent.llm.chat.requests import PROVIDER, Sent, chat_messages, earlier_messages, joined, thoughts_in
 from everturn.agent.llm.rendering import Anchored, rendered
@@ -56,8 +57,7 @@ class KnownHistory:
     @property
     def size(self) -> int:
         """About how many bytes of memory it takes."""
-        texts = sum(ROW_BYTES + len(row.content) + len(row.extra or "") for row in self.rows)
-        return len(self._encoded) + texts + ROW_BYTES * (1 + len(self.call_ids) // 4)
+        return len(self._encoded) + sum(map(_bytes_of, self.rows)) + ROW_BYTES * (1 + len(self.call_ids) // 4)
 
     def encoded(self, system: str, note: Anchored | None = None) -> bytes:
         """The messages of a request, as JSON."""
@@ -70,12 +70,11 @@ class KnownHistory:
     def _encode_older(self, note: Anchored | None) -> None:
         """Encode what stands before the last message of a user: nothing that follows changes it any more.
 
-        Not where a call there has no result yet, and not behind the note, which is in the requests of one attempt only.
+        Only up to a call that has no result yet, and not behind the note, which is in the requests of one attempt only.
         """
-        last = max((place for place, row in enumerate(self.rows) if row.role == "user"), default=0)
+        last = _settled(self.rows)
         older = self.rows[:last]
-        results = {row.call_id for row in older if row.role == "tool"}
-        if not older or any(call.id not in results for row in older for call in row.calls):
+        if not older:
             return
         count = len(arranged(older))
         if note is not None and note.rows <= self._encoded_rows + count:
@@ -85,6 +84,26 @@ class KnownHistory:
         self._encoded_rows += count
         self._thoughts |= thoughts_in(messages)
         del self.rows[:last]
+
+
+def _settled(rows: Sequence[Message]) -> int:
+    """How many of these rows no later one changes: those before the last message of a user, and before any call whose result is
+    not among them.
+    """
+    last = max((place for place, row in enumerate(rows) if row.role == "user"), default=0)
+    while last:
+        results = {row.call_id for row in rows[:last] if row.role == "tool"}
+        opened = (place for place in range(last) if any(call.id not in results for call in rows[place].calls))
+        if (first := next(opened, last)) == last:
+            break
+        last = first
+    return last
+
+
+def _bytes_of(row: Message) -> int:
+    """About how many bytes of memory a row takes."""
+    calls = sum(len(call.name) + len(call.arguments) + ROW_BYTES for call in row.calls)
+    return ROW_BYTES + len(row.content) + len(row.extra or "") + calls
 
 
 class KnownHistories:

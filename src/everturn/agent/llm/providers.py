@@ -42,7 +42,10 @@ class AgentModels:
     async def using(self, name: str, session_id: str) -> AsyncIterator[ModelClient]:
         """The model of this name for one call of a session. Raises ConfigError when it cannot be used."""
         if self._cache is None or name in (self._settings.model, *self._settings.fallback):
-            yield self.get(name)
+            model = self._models.get(name)
+            if model is None:  # a fallback: its library takes seconds to load
+                model = self._models.setdefault(name, await asyncio.to_thread(build_model, name, self._settings))
+            yield model
             return
 
         async def build() -> CachedValue[ModelClient]:
@@ -75,7 +78,8 @@ def build_model(name: str, settings: LlmSettings) -> ModelClient:
     key = key or (NO_KEY if base_url else None)  # a key in a variable belongs to the provider's own address
     if provider in _CHAT:
         try:
-            return ChatModel(model, base_url, key, settings.max_output_tokens, HttpStreams(), os.environ)
+            env = {} if settings.on_this_machine else os.environ  # no proxy leads there
+            return ChatModel(model, base_url, key, settings.max_output_tokens, HttpStreams(), env)
         except ValueError as error:
             raise ConfigError(f"the model {name!r} cannot be used: {error}") from None
     if importlib.util.find_spec("pydantic_ai") is None:

@@ -28,5 +28,6 @@ class LlmSettings:
     longest_wait_s: float = 300.0  # a server that asks for a longer wait is not retried
     compact_at: float = 0.7  # the share of the context window at which a compaction is made
     compact_keep: float = 0.2  # the share of it that stays word for word
+    on_this_machine: bool = False  # the server of `base_url` is a process of ours
     images: str = "auto"  # whether the model is given pictures: auto (by its name), yes or no
     uploads: Path | None = None  # the folder that has them

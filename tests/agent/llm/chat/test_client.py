@@ -97,6 +97,7 @@ HALF = TEXT[: TEXT.index(b"data: ", 600)]
         (always(whole(error("the prompt is too long"), "413 Content Too Large")), CallOutcome.OVERFLOW),
         (always(whole(error("bad"), "422 Unprocessable")), CallOutcome.REJECTED),
         (always(whole(error("bad"), "409 Conflict")), CallOutcome.REJECTED),
+        (always(whole(b"", "408 Request Timeout")), CallOutcome.SERVER),
         (always(whole(error("pay"), "402 Payment Required")), CallOutcome.QUOTA),
         (always(whole(error("pay", code="insufficient_quota"), "429 Too Many")), CallOutcome.QUOTA),
         (always(whole(error("slow"), "429 Too Many")), CallOutcome.LIMITED),

@@ -41,6 +41,13 @@ def test_a_line_may_be_long_and_not_endless() -> None:
     assert caught.value.kind is CallOutcome.UNREADABLE
 
 
+def test_an_event_may_have_many_lines_and_ends() -> None:
+    lines = b"data: " + b"x" * 65_530 + b"\n"
+    with pytest.raises(CallFailed, match="longer than"):
+        split(lines for _ in range(LONGEST_LINE // 65_536 + 2))
+    assert len(split([*[lines, b"\n"] * (LONGEST_LINE // 65_536 + 2)])) == LONGEST_LINE // 65_536 + 2
+
+
 @pytest.mark.parametrize("name", STREAMS)
 def test_an_answer_is_the_same_in_one_piece_and_in_many(name: str) -> None:
     """Whole, and byte by byte; what a stream says before it is cut off is the beginning of what it says whole."""
@@ -98,3 +105,35 @@ def test_arguments_may_be_an_object() -> None:
         function = {"name": "look" if "a" in arguments else None, "arguments": arguments}
         joined.add(msgspec.json.encode({"choices": [{"delta": {"tool_calls": [{"index": 0, "function": function}]}}]}))
     assert joined.parts()[0]["args"] == {"a": 1, "b": 2}
+
+
+def called(*deltas: dict[str, Any]) -> JoinedDeltas:
+    joined = JoinedDeltas()
+    for each in deltas:
+        joined.add(msgspec.json.encode({"choices": [{"delta": {"tool_calls": [each]}}]}))
+    return joined
+
+
+def test_calls_with_one_number_and_several_ids_are_several() -> None:
+    """As some servers number calls that are made together."""
+    joined = called(
+        {"index": 0, "id": "a", "function": {"name": "weather", "arguments": '{"in":'}},
+        {"index": 0, "function": {"arguments": '"Rome"}'}},
+        {"index": 0, "id": "b", "function": {"name": "time", "arguments": "{}"}},
+    )
+    assert [(part["tool_name"], part["args"], part["tool_call_id"]) for part in joined.parts()] == [
+        ("weather", '{"in":"Rome"}', "a"), ("time", "{}", "b"),
+    ]  # fmt: skip
+
+
+def test_what_stands_in_fields_that_say_nothing_may_be_anything() -> None:
+    joined = JoinedDeltas()
+    joined.add(b'{"model":7,"usage":[],"choices":[{"delta":{"content":"hi","refusal":false},"finish_reason":"stop"}]}')
+    assert (joined.text(), joined.finish, joined.refused, joined.usage, joined.model) == (
+        "hi",
+        "stop",
+        False,
+        None,
+        None,
+    )
+    assert called({"index": 0, "id": 7, "function": {"name": "look"}}).parts()[0]["tool_call_id"] == "7"

@@ -1,12 +1,16 @@
 """Schemas of tools go out as pydantic-ai made them, and are enforced exactly where it had them enforced."""
 
+import json
 from typing import Any
 
 import pytest
 from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from everturn.agent.llm.chat.requests import ChatOptions, chat_body
 from everturn.agent.llm.chat.schemas import ToolSchema
+from everturn.agent.llm.freezing import FrozenTool
+from everturn.agent.llm.replies import ModelInput
 
 STRING, OBJECT = {"type": "string"}, {"type": "object"}
 
@@ -83,3 +87,20 @@ def test_what_was_given_stays_as_it_is() -> None:
     given = of(a={"type": "object", "title": "A"})
     ToolSchema(given)
     assert given == of(a={"type": "object", "title": "A"})
+
+
+ODD: list[Any] = [
+    {"$ref": 5},
+    {"required": 5, "type": "object"},
+    {"anyOf": None},
+    {"$defs": []},
+    {"prefixItems": True, "type": "array"},
+]
+
+
+@pytest.mark.parametrize("parameters", ODD)
+def test_what_is_no_schema_goes_out_all_the_same(parameters: dict[str, Any]) -> None:
+    """A program's tools are its own: what is wrong with one its provider says, and no turn fails in our code."""
+    asked = ModelInput((), (FrozenTool("look", "", parameters),), "s", b"[]")
+    body = json.loads(chat_body(asked, ChatOptions("model", own_server=True)))
+    assert body["tools"][0]["function"]["name"] == "look"

@@ -25,13 +25,14 @@ _BEGINS, _ENDS = "<think>", "</think>"  # a token of its own each
 
 
 class EventLines:
-    """Splits bytes into the data of events. An event that its last blank line is missing of is none."""
+    """Splits bytes into the data of events. An event without its blank line at the end does not count."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []  # of a line that has not ended
         self._rest_bytes = 0
         self._after_cr = False  # the LF that comes next ends no line of its own
         self._data: list[bytes] = []  # lines of an event that has not ended
+        self._data_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
         """The events that are complete now. Raises CallFailed for a line without an end."""
@@ -58,9 +59,14 @@ class EventLines:
             if not line:
                 if self._data:
                     found.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                    self._data = []
+                    self._data, self._data_bytes = [], 0
             elif line.startswith(b"data:"):
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+                self._data_bytes += len(line)
+                if self._data_bytes > LONGEST_LINE:
+                    raise CallFailed(
+                        CallOutcome.UNREADABLE, f"an event of the stream is longer than {LONGEST_LINE} bytes"
+                    )
         return found
 
 
@@ -75,7 +81,7 @@ class CallDelta(msgspec.Struct):
     """A part of a tool call."""
 
     index: int | None = None
-    id: str | None = None
+    id: Any = None
     function: CallFunction | None = None
     extra_content: Any = None
 
@@ -86,7 +92,7 @@ class ChatDelta(msgspec.Struct):
     content: str | list[Any] | None = None
     reasoning: Any = None
     reasoning_content: Any = None
-    refusal: str | None = None
+    refusal: Any = None
     tool_calls: list[CallDelta] | None = None
 
 
@@ -102,8 +108,8 @@ class ChatChunk(msgspec.Struct):
     """An event of the stream."""
 
     choices: list[ChatChoice] | None = None
-    model: str | None = None
-    usage: dict[str, Any] | None = None
+    model: Any = None
+    usage: Any = None
     error: Any = None
 
 
@@ -161,8 +167,8 @@ class JoinedDeltas:
         self._size += len(event)
         if self._size > LONGEST_STREAM:
             raise CallFailed(CallOutcome.UNREADABLE, f"the stream is longer than {LONGEST_STREAM} bytes")
-        self.model = chunk.model or self.model
-        self.usage = chunk.usage or self.usage
+        self.model = chunk.model if chunk.model and isinstance(chunk.model, str) else self.model
+        self.usage = chunk.usage if chunk.usage and isinstance(chunk.usage, dict) else self.usage
         if chunk.choices:
             choice = chunk.choices[0]
             self.finish = choice.finish_reason or self.finish
@@ -187,7 +193,10 @@ class JoinedDeltas:
         before = ""
         for part in self._parts:
             if part.kind == TEXT:
-                texts.append(("\n\n" if texts and before != TEXT else "") + "".join(part.pieces))
+                if len(part.pieces) > 1:  # what is joined once is not joined again with the next token
+                    part.pieces = ["".join(part.pieces)]
+                texts.append("\n\n" if texts and before != TEXT else "")
+                texts += part.pieces
             before = part.kind
         return "".join(texts)
 
@@ -229,7 +238,8 @@ class JoinedDeltas:
     def _call(self, delta: CallDelta) -> None:
         given = delta.function or CallFunction()
         part = self._calls.get(delta.index) if delta.index is not None else self._unnumbered(given.name)
-        if part is None:
+        other = given.name is not None and part is not None and delta.id and part.id not in {"", str(delta.id)}
+        if part is None or other:  # some servers give parallel calls the same number
             part = self._begin(CALL)
             if delta.index is not None:
                 self._calls[delta.index] = part
@@ -238,7 +248,7 @@ class JoinedDeltas:
                 self._thoughts.clear()
                 self._end_text()
             part.name = (part.name or "") + given.name
-        part.id = delta.id or part.id
+        part.id = str(delta.id) if delta.id else part.id
         if isinstance(given.arguments, str):
             part.pieces.append(given.arguments)
         elif given.arguments is not None:

@@ -89,9 +89,13 @@ def _tools(tools: bytes, *, exact: bool) -> bytes:
 
 
 def _tool(tool: FrozenTool, *, exact: bool) -> Sent:
-    schema = ToolSchema(tool.parameters)
-    function = {"name": tool.name, "description": tool.description, "parameters": schema.sent}
-    return {"type": "function", "function": function | ({"strict": True} if exact and schema.strict else {})}
+    try:
+        schema = ToolSchema(tool.parameters)
+        sent, strict = schema.sent, exact and schema.strict
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        sent, strict = dict(tool.parameters), False  # no JSON schema: what is wrong with it the provider says better
+    function = {"name": tool.name, "description": tool.description, "parameters": sent}
+    return {"type": "function", "function": function | ({"strict": True} if strict else {})}
 
 
 def chat_messages(said: Sequence[Said], thoughts: Iterable[str] = ()) -> list[Sent]:
