@@ -13,15 +13,7 @@ from everturn.inbox.attachments import Attachments
 from everturn.inbox.rows.attachments import extras_of_messages
 from everturn.inbox.rows.steering import steer_waits
 from everturn.inbox.rules import NEW_MESSAGE, OUTCOME_UNKNOWN
-from everturn.model import (
-    Effect,
-    Message,
-    RequestExtras,
-    RowOutcome,
-    SessionSource,
-    ToolCall,
-    Usage,
-)
+from everturn.model import Effect, Message, RequestExtras, RowOutcome, SessionSource, ToolCall, Usage
 from everturn.outbox.rules.text import storable, utf16
 from everturn.people.rules.access import author_of
 from everturn.sessions.rows.entries import last_messages, transcript

@@ -65,7 +65,6 @@ class Got:
 
     kind: CallOutcome
     answer: ModelAnswer
-    given: Conversation
     used: Usage  # what is still to be counted of it
 
 
@@ -107,10 +106,10 @@ class ModelCaller:
             given = await current()
             failure, answer = await self._try(turn, place.name, given)
             if answer is not None and _good(answer):
-                return Got(failure.kind, answer, given, answer.used)
+                return Got(failure.kind, answer, answer.used)
             place.failed += 1
             if not await self._goes_on(turn, place, failure, compact):
-                return Got(failure.kind, self._last(place, failure, answer), given, NO_USAGE)
+                return Got(failure.kind, self._last(place, failure, answer), NO_USAGE)
 
     async def once(self, turn: TurnContext, given: Conversation) -> tuple[ModelFailure, ModelAnswer | None]:
         """Call the first model once, without streaming to the user and without a retry."""

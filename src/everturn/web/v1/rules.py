@@ -34,6 +34,7 @@ _NOT_RUN = {
 }
 
 
+_INSTRUCTING = ("system", "developer")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
@@ -47,9 +48,9 @@ class MalformedRequest(ValueError):
 
 
 class PlainRow(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A message as nearly all are: text of the user or the model, and nothing else."""
+    """A message as nearly all are: a text and whose it is, and nothing else."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system", "developer"]
     content: Annotated[str, msgspec.Meta(min_length=1)]
 
     @property
@@ -131,7 +132,11 @@ def read_chat(body: bytes) -> ParsedRequest:
     options = asked.get("stream_options") or {}
     if not isinstance(options, dict):
         raise MalformedRequest("stream_options must be an object", "stream_options")
-    instructions, rows = ("", plain) if plain else _messages(_list(asked, "messages"), "messages")
+    if plain:
+        instructions = "\n\n".join(row.content for row in plain if row.role in _INSTRUCTING)
+        rows: Sequence[SaidRow] = [row for row in plain if row.role not in _INSTRUCTING] if instructions else plain
+    else:
+        instructions, rows = _messages(_list(asked, "messages"), "messages")
     return ParsedRequest(
         **_shared(asked),
         rows=_ending(rows, "messages"),
@@ -258,7 +263,7 @@ def _messages(given: Sequence[object], param: str) -> tuple[str, list[Message]]:
         if not isinstance(each, dict):
             raise MalformedRequest(f"{where} must be an object", where)
         role = each.get("role")
-        if role in ("system", "developer"):
+        if role in _INSTRUCTING:
             instructions.append(_text(each.get("content"), f"{where}.content"))
         else:
             rows.append(_row(role, each, where))

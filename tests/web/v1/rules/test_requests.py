@@ -82,17 +82,24 @@ def test_a_session_gets_only_what_came_after_its_last_answer() -> None:
     assert to_session(read_chat(chat(RESULT))).text == ""
 
 
+SYSTEM = {"role": "system", "content": "be brief"}
 PLAIN = [USER, {"role": "assistant", "content": "hi"}, {"role": "user", "content": "é\\ and \t\u2028"}]
 
 
+@pytest.mark.parametrize("before", [[], [SYSTEM], [SYSTEM, {"role": "developer", "content": "be kind"}]])
 @pytest.mark.parametrize("last", [1, 2, 3])
-def test_plain_messages_mean_what_others_mean(last: int) -> None:
+def test_plain_messages_mean_what_others_mean(last: int, before: list[dict[str, str]]) -> None:
     """They are read in another way, which takes a fifth of the time."""
-    given = [*[*PLAIN, *PLAIN][:-last], USER]
+    given = [*before, *[*PLAIN, *PLAIN][:-last], *before, USER]
     plain, named = read_chat(chat(*given)), read_chat(chat(*({**each, "name": "ann"} for each in given)))
     assert to_standalone(plain, "messages") == to_standalone(named, "messages")
     assert to_session(plain) == to_session(named)
-    assert (plain.model, plain.stream, plain.tools) == (named.model, named.stream, named.tools)
+    assert (plain.instructions, plain.model, plain.tools) == (named.instructions, named.model, named.tools)
+
+
+def test_instructions_alone_are_nothing_to_answer() -> None:
+    with pytest.raises(MalformedRequest, match="the last of messages"):
+        read_chat(chat(SYSTEM))
 
 
 def test_a_result_without_its_call_is_refused_where_nothing_came_before() -> None:
