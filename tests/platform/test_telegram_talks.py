@@ -114,6 +114,9 @@ async def test_a_message_is_marked_while_it_is_worked_on(tmp_path: Path) -> None
         messages = [driver.person(name).says("hello") for name in ("Ann", "Bob")]
         rooms = driver.telegram.state.rooms
         await driver.until(lambda: rooms[1001].messages[messages[0]].get("reactions") == ["👀"])
+        await driver.until(
+            lambda: all(driver.texts(name) for name in ("Ann", "Bob"))
+        )  # both answers have begun to show
         agent.go_on.set()
         await driver.until(lambda: rooms[1001].messages[messages[0]]["reactions"] == [])
         await driver.until(lambda: driver.texts("Bob") == ["one two three"])
